@@ -1,0 +1,79 @@
+# Every target does all of its own set-up: a bare clone, make and python3 (3.11 or newer) are enough.
+# As root and as an ordinary user. uv is used where it exists.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+# The first Python on PATH that is new enough; `make PYTHON=python3.13 test` chooses another.
+PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.11; do \
+	if command -v $$each >/dev/null 2>&1 && $$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	then echo $$each; break; fi; done)
+BIN := .venv/bin
+# More workers than cores: half of a test's time is spent waiting for PostgreSQL.
+WORKERS ?= 3
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --quiet
+# pytest warns that python -O drops assertions outside of tests: that is what these runs are for.
+OPTIMIZED := -W ignore::pytest.PytestConfigWarning
+
+## make demo         see Octop work on a PostgreSQL of its own; ARGS='--seconds 15 --json' passes options on
+.PHONY: demo
+demo: set-up-demo
+	@$(BIN)/octop demo $(ARGS)
+
+## make test         check everything on PostgreSQL 18, 15 and 14; ARGS='-k exchange' chooses tests
+.PHONY: test
+test: lint
+	@echo '== a part of the suite without assertions (python -O) =='
+	PYTHONOPTIMIZE=1 OCTOP_TEST_POSTGRES=18 $(PYTEST) $(OPTIMIZED) -m 'smoke and not slow'
+	@echo '== the suite =='
+	$(PYTEST) $(ARGS)
+
+## make test-quick   the suite on the newest PostgreSQL alone, without the slow tests
+.PHONY: test-quick
+test-quick: set-up-test
+	OCTOP_TEST_POSTGRES=18 $(PYTEST) -m 'not slow' $(ARGS)
+
+## make test-all     check everything on PostgreSQL 14 to 18, and the whole suite under python -O
+.PHONY: test-all
+test-all: lint
+	@echo '== the suite without assertions (python -O) =='
+	PYTHONOPTIMIZE=1 OCTOP_TEST_POSTGRES=18 $(PYTEST) $(OPTIMIZED)
+	@echo '== the suite on every version =='
+	OCTOP_TEST_POSTGRES=18,17,16,15,14 $(PYTEST) $(ARGS)
+
+## make lint         rules, format, types and floors
+.PHONY: lint
+lint: set-up-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+## make format       let ruff repair what it can
+.PHONY: format
+format: set-up-test
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+## make bench        measure on a private PostgreSQL; ARGS='--tasks 100000' passes options on
+.PHONY: bench
+bench: set-up-demo
+	@$(BIN)/octop bench $(ARGS)
+
+## make clean        remove all that these targets made
+.PHONY: clean
+clean:
+	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+## make help         this list
+.PHONY: help
+help:
+	@sed -n 's/^## //p' Makefile
+
+.PHONY: set-up-demo set-up-test
+set-up-demo set-up-test: set-up-%:
+	@if [ -z '$(PYTHON)' ]; then \
+		echo 'Octop needs Python 3.11 or newer, and none is on the PATH. Install one, or name it: make PYTHON=/path/to/python3 test' >&2; \
+		exit 1; fi
+	@$(PYTHON) tools/set_up.py $*

@@ -1,0 +1,1 @@
+"""Words and values: what all floors above speak in. Standard library only."""

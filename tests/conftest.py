@@ -1,0 +1,75 @@
+"""Fixtures for all tests. Which PostgreSQL versions: the variable OCTOP_TEST_POSTGRES, "18,15,14" by default.
+
+Tests in tests/sql, and those marked `all_versions`, run once per version; the others on the newest alone.
+
+postgres        the shared server of the version (tests.servers.Server)
+empty_database  a database of the test's own, empty                     (tests.servers.Database)
+database        the same with Octop installed; `database.clock` bends its time
+own_server      a function that starts a server which the test may stop and kill: `own_server(fsync="on")`
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import servers
+from tests.servers import Database, Server
+
+_RUN = pytest.StashKey[servers.Run]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # the workers of xdist find the run in the environment
+        config.stash[_RUN] = servers.Run()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    run = config.stash.get(_RUN, None)
+    if run is not None:
+        run.end()
+
+
+def pytest_report_header() -> str:
+    return f"PostgreSQL: {', '.join(map(str, servers.versions()))}"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "postgres" in metafunc.fixturenames:
+        chosen = servers.versions()
+        kind = Path(metafunc.definition.path).relative_to(servers.HOUSE / "tests").parts[0]
+        if kind != "sql" and metafunc.definition.get_closest_marker("all_versions") is None:
+            chosen = chosen[:1]
+        metafunc.parametrize("postgres", chosen, indirect=True, scope="session", ids=[f"pg{each}" for each in chosen])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if (servers.HOUSE / "tests" / "unit") in item.path.parents:
+            item.add_marker("smoke")
+
+
+@pytest.fixture(scope="session")
+def postgres(request: pytest.FixtureRequest) -> Server:
+    return servers.server(request.param)
+
+
+@pytest.fixture
+def empty_database(postgres: Server) -> Iterator[Database]:
+    with postgres.database(installed=False) as made:
+        yield made
+
+
+@pytest.fixture
+def database(postgres: Server) -> Iterator[Database]:
+    with postgres.database(installed=True) as made:
+        yield made
+
+
+@pytest.fixture
+def own_server(postgres: Server) -> Iterator[Callable[..., Server]]:
+    with contextlib.ExitStack() as stack:
+        yield lambda **settings: stack.enter_context(servers.own_server(postgres.version, settings))
