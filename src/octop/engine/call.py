@@ -1,0 +1,95 @@
+"""An SQL call as plain data, and the only two ways to run one.
+
+There are no twins: a function in ``octop.engine.calls`` returns a Call; ``run`` runs it on a blocking connection, ``run_async`` on an
+asynchronous one, ``octop.engine.foreign`` on a connection of another driver.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, Generic, LiteralString, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection, Connection
+from psycopg.rows import tuple_row
+
+from octop.engine.failures import translated
+
+R = TypeVar("R")
+Rows = Sequence[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[R]):
+    """One call of one SQL function.
+
+    Attributes:
+        text: The statement, with ``%(name)s`` for each value. Casts stand in the text, so that any driver can send text.
+        values: Values by name: None, bool, int, float, str, and lists of these only.
+        read: Turns the rows into the answer.
+    """
+
+    text: LiteralString
+    values: Mapping[str, object] = field(default_factory=dict)
+    read: Callable[[Rows], R] = field(default=lambda rows: rows)
+
+
+# Names of ours in our own literal texts: not after a dot, a quote or another letter.
+_OURS: Final = re.compile(r"""(?<![\w."'])(_?octop_\w+)""")
+
+
+@lru_cache(maxsize=1024)
+def qualified(text: LiteralString, schema: str) -> bytes:
+    """Return the statement with each name of ours qualified, so that no session needs a search path (poolers forget it).
+
+    Args:
+        text: One of our own literal texts.
+        schema: Where Octop is installed.
+
+    Example:
+        >>> qualified("select octop_doubt()", "jobs")
+        b'select "jobs".octop_doubt()'
+    """
+    place = '"' + schema.replace('"', '""') + '".'
+    return _OURS.sub(lambda match: place + match[1], text).encode()
+
+
+def schema_of(connection: object) -> str:
+    """Return the schema that a connection of ours was opened for; ``public`` for others."""
+    return getattr(connection, "octop_schema", "public")
+
+
+def run(connection: Connection[Any], call: Call[R]) -> R:
+    """Run a call on a blocking psycopg connection, in its transaction if one is open.
+
+    Raises:
+        OctopError: The class that belongs to the SQLSTATE, see ``octop.engine.failures``.
+    """
+    try:
+        with connection.cursor(row_factory=tuple_row) as cursor:
+            cursor.execute(qualified(call.text, schema_of(connection)), call.values or None, prepare=False)
+            rows = cursor.fetchall() if cursor.description else []
+    except psycopg.Error as error:
+        raise translated(error) from error
+    return call.read(rows)
+
+
+async def run_async(connection: AsyncConnection[Any], call: Call[R]) -> R:
+    """Run a call on an asynchronous psycopg connection, in its transaction if one is open.
+
+    Raises:
+        OctopError: The class that belongs to the SQLSTATE, see ``octop.engine.failures``.
+    """
+    try:
+        async with connection.cursor(row_factory=tuple_row) as cursor:
+            await cursor.execute(qualified(call.text, schema_of(connection)), call.values or None, prepare=False)
+            rows = await cursor.fetchall() if cursor.description else []
+    except psycopg.Error as error:
+        raise translated(error) from error
+    return call.read(rows)
+
+
+def first_value(rows: Rows) -> Any:
+    """Return the first column of the first row, or None without rows."""
+    return rows[0][0] if rows else None

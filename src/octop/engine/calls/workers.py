@@ -1,0 +1,145 @@
+"""Who lives, what it declares, what it must know."""
+
+import json
+from collections.abc import Sequence
+
+from octop.engine.call import Call, first_value
+from octop.model.task import Fence
+from octop.model.work import Control, Settings, Swept, TaskTypePolicy
+
+
+def _policies(task_types: Sequence[TaskTypePolicy]) -> str:
+    return json.dumps(
+        [
+            {
+                "name": policy.name,
+                "queue": policy.queue,
+                "priority": policy.priority,
+                "max_retries": policy.max_retries,
+                "timeout_seconds": policy.timeout_seconds,
+                "retry_policy": dict(policy.retry_policy) if policy.retry_policy is not None else None,
+                "run_in": policy.run_in,
+                "description": policy.description,
+            }
+            for policy in task_types
+        ]
+    )
+
+
+def octop_register(
+    worker_id: str,
+    *,
+    name: str,
+    host: str,
+    pid: int,
+    supervisor_id: str | None,
+    version: str,
+    queues: Sequence[str],
+    task_types: Sequence[TaskTypePolicy],
+) -> Call[None]:
+    """Say who this worker is, what it serves and what it knows. Repeating it is harmless; an operator's changes stay."""
+    return Call(
+        "select octop_register(%(worker_id)s::text::uuid, %(name)s::text, %(host)s::text, %(pid)s::integer, %(supervisor_id)s::text::uuid,"
+        " %(version)s::text, %(queues)s::text[], %(policies)s::text::jsonb)",
+        {
+            "worker_id": worker_id,
+            "name": name,
+            "host": host,
+            "pid": pid,
+            "supervisor_id": supervisor_id,
+            "version": version,
+            "queues": list(queues),
+            "policies": _policies(task_types),
+        },
+        lambda _: None,
+    )
+
+
+def octop_declare_task_types(task_types: Sequence[TaskTypePolicy]) -> Call[None]:
+    """Declare task types without a worker, so that producers in any language get their queue and priority."""
+    return Call(
+        "select octop_declare_task_types(%(policies)s::text::jsonb)",
+        {"policies": _policies(task_types)},
+        lambda _: None,
+    )
+
+
+def octop_beat(worker_ids: Sequence[str]) -> Call[dict[str, bool]]:
+    """Beat for these workers.
+
+    False = the beat before was older than the lease, or the row was gone: ask octop_owned, register again.
+    """
+    return Call(
+        "select worker_id::text, unbroken from octop_beat(%(worker_ids)s::text[]::uuid[])",
+        {"worker_ids": list(worker_ids)},
+        lambda rows: {row[0]: row[1] for row in rows},
+    )
+
+
+def octop_owned(worker_id: str, fences: Sequence[Fence]) -> Call[set[str]]:
+    """Return the ids of those attempts that are still this worker's."""
+    return Call(
+        "select x::text from octop_owned(%(worker_id)s::text::uuid, %(ids)s::text[]::uuid[], %(attempts)s::integer[], %(claims)s::text[]::uuid[]) x",
+        {
+            "worker_id": worker_id,
+            "ids": [fence.id for fence in fences],
+            "attempts": [fence.attempt for fence in fences],
+            "claims": [fence.claim_id for fence in fences],
+        },
+        lambda rows: {row[0] for row in rows},
+    )
+
+
+def octop_control(worker_id: str) -> Call[Control]:
+    """Look, each second: has anything changed, and is a task of this worker to be cancelled."""
+    return Call(
+        "select version, cancel::text[] from octop_control(%(worker_id)s::text::uuid)",
+        {"worker_id": worker_id},
+        lambda rows: Control(rows[0][0], list(rows[0][1])),
+    )
+
+
+def _settings(text: str) -> Settings:
+    found = json.loads(text)
+    return Settings(found["version"], found["values"], found["worker_limits"], frozenset(found["held_queues"]))
+
+
+def octop_settings() -> Call[Settings]:
+    """Return all settings, limits and holds that a worker must know."""
+    return Call("select octop_settings()::text", {}, lambda rows: _settings(first_value(rows)))
+
+
+def octop_drain(worker_id: str) -> Call[None]:
+    """Mark this worker as draining: it gets no more tasks."""
+    return Call("select octop_drain(%(worker_id)s::text::uuid)", {"worker_id": worker_id}, lambda _: None)
+
+
+def octop_deregister(worker_id: str) -> Call[int]:
+    """Go: release what still runs without using a try, and delete the worker's row. Return how many tasks were released."""
+    return Call(
+        "select octop_deregister(%(worker_id)s::text::uuid)",
+        {"worker_id": worker_id},
+        lambda rows: int(first_value(rows)),
+    )
+
+
+def octop_remaining(queues: Sequence[str], task_types: Sequence[str]) -> Call[int]:
+    """Return how many tasks of these queues and types are unfinished, at most 1,000."""
+    return Call(
+        "select octop_remaining(%(queues)s::text[], %(task_types)s::text[])",
+        {"queues": list(queues), "task_types": list(task_types)},
+        lambda rows: int(first_value(rows)),
+    )
+
+
+def octop_sweep(worker_id: str) -> Call[Swept]:
+    """Do what somebody must do again and again: rescue, deadlines, parked tasks, counters, days. Call it every worker.rescue_seconds.
+
+    Raises:
+        TryAgainError: A lock stood in the way; the next sweep will do.
+    """
+    return Call(
+        "select rescued, overdue, unparked, folded, days_made, days_dropped from octop_sweep(%(worker_id)s::text::uuid)",
+        {"worker_id": worker_id},
+        lambda rows: Swept(*rows[0]),
+    )

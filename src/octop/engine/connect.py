@@ -1,0 +1,80 @@
+"""Open connections as the engine needs them: no session state, no named statements, READ COMMITTED, safe behind a pooler."""
+
+from typing import Any, Final
+
+import psycopg
+from psycopg import AsyncConnection, Connection, IsolationLevel
+from psycopg.types.string import TextLoader
+
+from octop.engine.failures import translated
+
+# A half-open connection must not hang for ever: the kernel gives up after about 30 s without an answer.
+_KEEPALIVE: Final[dict[str, Any]] = {
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30000,
+}
+
+
+class EngineConnection(Connection[Any]):
+    """A blocking connection that knows the schema it works in."""
+
+    octop_schema: str = "public"
+
+
+class AsyncEngineConnection(AsyncConnection[Any]):
+    """An asynchronous connection that knows the schema it works in."""
+
+    octop_schema: str = "public"
+
+
+def _prepare(connection: EngineConnection | AsyncEngineConnection, schema: str) -> None:
+    connection.octop_schema = schema
+    connection.prepare_threshold = None
+    # ids and times pass through as text: a worker never needs them as objects
+    for name in ("uuid", "timestamptz"):
+        connection.adapters.register_loader(name, TextLoader)
+
+
+def open_connection(
+    dsn: str, *, application_name: str, schema: str = "public", autocommit: bool = True, connect_timeout: int = 10
+) -> EngineConnection:
+    """Open a blocking connection.
+
+    Args:
+        dsn: URL or keywords; empty = libpq's environment.
+        application_name: Shown in ``pg_stat_activity`` and written to the audit.
+        schema: Where Octop is installed.
+        autocommit: True = each call is its own transaction.
+        connect_timeout: Seconds, at least 2.
+
+    Raises:
+        DatabaseUnreachableError: No database answers.
+    """
+    try:
+        connection = EngineConnection.connect(
+            dsn, autocommit=autocommit, application_name=application_name, connect_timeout=connect_timeout, **_KEEPALIVE
+        )
+    except psycopg.Error as error:
+        raise translated(error) from error
+    _prepare(connection, schema)
+    connection.isolation_level = IsolationLevel.READ_COMMITTED if not autocommit else None
+    return connection
+
+
+async def open_connection_async(
+    dsn: str, *, application_name: str, schema: str = "public", autocommit: bool = True, connect_timeout: int = 10
+) -> AsyncEngineConnection:
+    """Open an asynchronous connection; see ``open_connection``."""
+    try:
+        connection = await AsyncEngineConnection.connect(
+            dsn, autocommit=autocommit, application_name=application_name, connect_timeout=connect_timeout, **_KEEPALIVE
+        )
+    except psycopg.Error as error:
+        raise translated(error) from error
+    _prepare(connection, schema)
+    if not autocommit:
+        await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
+    return connection

@@ -1,0 +1,65 @@
+"""Errors by SQLSTATE: never by their text."""
+
+from typing import Final
+
+import psycopg
+
+from octop.model import errors
+
+
+def _all_below(base: type[errors.OctopError]) -> list[type[errors.OctopError]]:
+    return [base, *(found for child in base.__subclasses__() for found in _all_below(child))]
+
+
+BY_SQLSTATE: Final = {c.sqlstate: c for c in _all_below(errors.OctopError) if c.sqlstate}
+
+BY_CONSTRAINT: Final[dict[str, type[errors.OctopError]]] = {
+    "octop_tasks_live_names_are_1_to_200_long": errors.InvalidNameError,
+    "octop_tasks_live_payload_is_an_object": errors.InvalidPayloadError,
+    "octop_tasks_live_numbers_are_in_range": errors.InvalidOptionError,
+    "octop_tasks_live_times_are_finite": errors.InvalidTimeError,
+}
+
+# The same call again, in its careful form or on a new connection, will do.
+TRY_AGAIN: Final = frozenset({"55P03", "40001", "40P01", "57014"})
+# The connection, or the node behind it, is of no use any more: 08 connection, 57P01-05 shutdown, 25006 read-only, 53300 too many.
+UNREACHABLE_CLASSES: Final = frozenset({"08"})
+UNREACHABLE: Final = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05", "25006", "53300", "25P03"})
+SCHEMA_MISSING: Final = frozenset({"42P01", "42883", "3F000"})
+
+
+def translated(error: psycopg.Error) -> errors.OctopError:
+    """Return the error of ours that says what happened, with the cure.
+
+    Args:
+        error: What psycopg raised.
+
+    Returns:
+        An OctopError; never raises.
+    """
+    sqlstate = error.sqlstate or ""
+    diagnostic = error.diag
+    message = diagnostic.message_primary or str(error).strip() or type(error).__name__
+    hint = diagnostic.message_hint or ""
+    if known := BY_SQLSTATE.get(sqlstate):
+        return known(message.removeprefix("octop: "), hint=hint or (known.__doc__ or "").partition("\n")[0])
+    if known := BY_CONSTRAINT.get(diagnostic.constraint_name or ""):
+        return known(message, hint=(known.__doc__ or "").partition("\n")[0])
+    if sqlstate in TRY_AGAIN:
+        return errors.TryAgainError(message, hint="Try the same again.")
+    if (
+        sqlstate in UNREACHABLE
+        or sqlstate[:2] in UNREACHABLE_CLASSES
+        or (isinstance(error, psycopg.OperationalError) and not sqlstate)
+    ):
+        return errors.DatabaseUnreachableError(
+            f"the database cannot be used now: {message}",
+            hint="Check that the server runs and that the DSN leads to it.",
+        )
+    if sqlstate in SCHEMA_MISSING and "octop" in message:
+        return errors.SchemaMissingError(message, hint="Install or upgrade the schema: octop migrate")
+    if sqlstate in {"22P02", "22P05", "22021", "22023"}:
+        return errors.InvalidPayloadError(
+            message, detail=diagnostic.message_detail or "", hint="PostgreSQL cannot keep this value."
+        )
+    return errors.UnexpectedDatabaseError(f"{message} (SQLSTATE {sqlstate or 'unknown'})", hint=hint)

@@ -1,0 +1,159 @@
+"""The one script that installs or upgrades the schema: run by ``octop migrate``, printed for a DBA by ``octop sql install``.
+
+It is a single transaction and harmless to repeat. Migrations run once each and are remembered with their checksum; functions,
+views and grants are the present state and are put in place again.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Final
+
+from octop.model.errors import ConfigurationError
+
+ROLES: Final = ("owner", "producer", "worker", "operator", "viewer")
+FUNCTIONS: Final = "functions"
+# Groups below this number stand on no table: they run before the migrations, whose defaults use them.
+PRELUDE_BELOW: Final = 15
+
+# :"name" an identifier, :'name' a literal, as in psql.
+_VARIABLE: Final = re.compile(r""":(["'])(\w+)\1""")
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFile:
+    """One file of the engine.
+
+    Attributes:
+        name: File name, as remembered in ``octop_migrations``.
+        text: Its SQL.
+    """
+
+    name: str
+    text: str
+
+    @property
+    def checksum(self) -> str:
+        """Return the SHA-256 of the text, in hex."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the objects live and to whom they belong.
+
+    Attributes:
+        schema: Name of the schema, at most 63 bytes.
+        role_prefix: Before ``owner``, ``producer``, ``worker``, ``operator`` and ``viewer``.
+    """
+
+    schema: str = "public"
+    role_prefix: str = "octop_"
+
+    def __post_init__(self) -> None:
+        """Refuse names that PostgreSQL would cut or refuse."""
+        for what, name, room in (("schema", self.schema, 63), ("role prefix", self.role_prefix, 55)):
+            if not name or len(name.encode()) > room or "\x00" in name or name.startswith("pg_"):
+                message = f"the {what} {name!r} is no usable name"
+                raise ConfigurationError(message, hint=f"1 to {room} bytes, not beginning with pg_.")
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """Return the identifiers that the files name as ``:"name"``."""
+        return {"schema": self.schema, **{role: f"{self.role_prefix}{role}" for role in ROLES}}
+
+
+def quoted(name: str) -> str:
+    """Return a name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Return a text as an SQL literal that means the same under any setting."""
+    body = text.replace("'", "''")
+    if "\\" not in text:
+        return f"'{body}'"
+    doubled = body.replace("\\", "\\\\")
+    return f"E'{doubled}'"
+
+
+def _files(folder: str) -> tuple[SqlFile, ...]:
+    found = (entry for entry in resources.files("octop.sql").joinpath(folder).iterdir() if entry.name.endswith(".sql"))
+    return tuple(
+        SqlFile(entry.name, entry.read_text(encoding="utf-8")) for entry in sorted(found, key=lambda e: e.name)
+    )
+
+
+def migrations() -> tuple[SqlFile, ...]:
+    """Return the migrations in their order."""
+    return _files("migrations")
+
+
+def functions() -> tuple[SqlFile, ...]:
+    """Return the function groups in their order."""
+    return _files("functions")
+
+
+def functions_checksum() -> str:
+    """Return one checksum for the present state of all function groups."""
+    return hashlib.sha256("".join(file.checksum for file in functions()).encode()).hexdigest()
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    return _VARIABLE.sub(lambda found: (quoted if found[1] == '"' else literal)(values[found[2]]), text)
+
+
+def _group(file: SqlFile) -> int:
+    return int(file.name[:2])
+
+
+def _part(name: str) -> str:
+    (file,) = (file for file in _files("install") if file.name.endswith(f"_{name}.sql"))
+    return file.text
+
+
+def opening(place: Place) -> str:
+    """Return the first part: one transaction, one installer at a time, checks, schema and roles."""
+    return _filled(_part("opening"), place.variables)
+
+
+def body(place: Place, version: str) -> str:
+    """Return the second part: migrations, functions, views, grants, days."""
+    files = functions()
+    prelude = [_filled(file.text, place.variables) for file in files if _group(file) < PRELUDE_BELOW]
+    steps = [
+        _filled(
+            _part("migration"), {"name": file.name, "text": file.text, "checksum": file.checksum, "version": version}
+        )
+        for file in migrations()
+    ]
+    rest = [f"-- {file.name}\n{_filled(file.text, place.variables)}" for file in files if _group(file) >= PRELUDE_BELOW]
+    closing = _filled(_part("closing"), {"checksum": functions_checksum(), "version": version})
+    return "\n".join([*prelude, _part("register"), *steps, *rest, closing])
+
+
+def install_script(place: Place, version: str) -> str:
+    """Return the whole script for ``psql -f``: one transaction, harmless to repeat."""
+    producer, worker = quoted(place.variables["producer"]), quoted(place.variables["worker"])
+    return "\n".join(
+        [
+            f"-- Octop {version}: installs or upgrades schema {quoted(place.schema)}. One transaction; harmless to repeat.",
+            f"-- Roles are created NOLOGIN with the prefix {place.role_prefix}; give them to your logins, for example:",
+            f"--   GRANT {producer}, {worker} TO my_app;",
+            "\\set ON_ERROR_STOP on",
+            opening(place) + body(place, version),
+            "commit;",
+            "",
+        ]
+    )
+
+
+def grants_script(place: Place) -> str:
+    """Return the grants alone, for review."""
+    (file,) = (file for file in functions() if file.name.endswith("_grants.sql"))
+    return _filled(
+        'begin;\nset local role :"owner";\nset local search_path = :"schema", pg_temp;\n' + file.text + "commit;\n",
+        place.variables,
+    )

@@ -1,0 +1,1 @@
+"""Floor 0: the engine itself, as SQL files. This package holds data, no code."""

@@ -1,0 +1,247 @@
+-- Guard of birth and transitions. People and applications name the parent, the engine names the leaves, and statement
+-- triggers fire only for the table that is named: so the checks here are complete for people and cost the engine nothing.
+-- (Row triggers on live would cost 4 to 20 %, even with a WHEN that is false.)
+
+create or replace function _octop_counted_as(status text) returns text
+  language sql immutable parallel safe
+  return case when status in ('pending', 'failed') then 'waiting' else status end;
+comment on function _octop_counted_as(text) is
+  'Under which name a status is counted. pending and failed are one counter (waiting): a claim need not know which it took, and failed tasks are counted by their own index.';
+
+create or replace function _octop_wake(queue_names text[], due timestamptz[]) returns void
+  language plpgsql set search_path from current
+as $$
+declare
+  q text;
+begin
+  -- An old snapshot may hide that somebody sleeps: then notify without looking.
+  if current_setting('transaction_isolation') = 'read committed' then
+    for q in
+      select distinct u.queue from unnest(queue_names, due) u (queue, due)
+        join _octop_sleepers s on s.queue = u.queue and s.wake_at > u.due
+    loop
+      perform pg_notify('octop_wake', q);
+    end loop;
+  else
+    for q in select distinct u from unnest(queue_names) u loop
+      perform pg_notify('octop_wake', q);
+    end loop;
+  end if;
+end $$;
+comment on function _octop_wake(text[], timestamptz[]) is
+  'Notify channel octop_wake, once per queue, if a worker of that queue would sleep beyond the due time. A hint to look: nothing is decided from it.';
+
+create or replace function _octop_tasks_inserted() returns trigger
+  language plpgsql security definer set search_path from current
+as $$
+declare
+  s text;
+  v_queues text[];
+  v_due timestamptz[];
+  v_max int;
+begin
+  select n.status into s from new_rows n where n.status <> 'pending' limit 1;
+  if found then
+    raise exception 'octop: a task is born pending, not %', s
+      using errcode = 'OC101', hint = 'Leave status out of the INSERT; statuses change through the octop_ functions.';
+  end if;
+  -- a payload over the limit compresses to more than an 80th of it: the text is made only for those that may be too large
+  if exists (select from new_rows n where pg_column_size(n.payload) > 12000) then
+    v_max := _octop_setting('task.payload_bytes_max');
+    if exists (select from new_rows n where pg_column_size(n.payload) > 12000 and octet_length(n.payload::text) > v_max) then
+      raise exception 'octop: a payload is larger than % bytes', v_max
+        using errcode = 'OC112', hint = 'Store the data elsewhere and pass a reference, or raise task.payload_bytes_max.';
+    end if;
+  end if;
+  if exists (select from new_rows n where n.retry_policy is not null) then
+    perform _octop_check_retry_policy(n.retry_policy) from new_rows n where n.retry_policy is not null;
+  end if;
+  with g as (
+    select n.tenant, n.queue, count(*) as n, min(n.scheduled_at) as due from new_rows n group by n.tenant, n.queue
+  ), d as (
+    insert into _octop_counter_deltas (tenant, queue, status, day, n) select g.tenant, g.queue, 'waiting', '-infinity', g.n from g
+  )
+  select array_agg(g.queue), array_agg(g.due) into v_queues, v_due from g;
+  if v_queues is not null then
+    perform _octop_wake(v_queues, v_due);
+  end if;
+  return null;
+end $$;
+comment on function _octop_tasks_inserted() is 'INSERT into octop_tasks: born pending, within the limits, counted, and sleeping workers are told.';
+
+create or replace function _octop_tasks_updated() returns trigger
+  language plpgsql security definer set search_path from current
+as $$
+declare
+  r record;
+  v_queues text[];
+  v_due timestamptz[];
+begin
+  select coalesce(o.id, n.id) as id, o.status as old, n.status as new, o.id is null or n.id is null or o.seq <> n.seq as renamed into r
+    from old_rows o full join new_rows n on n.id = o.id
+   where o.id is null or n.id is null or o.seq <> n.seq
+      or (o.status <> n.status and not (
+            (o.status in ('frozen', 'failed', 'running') and n.status = 'pending')
+            or (o.status = 'running' and n.status = 'failed')
+            or (o.status in ('pending', 'running', 'failed', 'blocked', 'frozen') and n.status = 'cancelled')))
+   limit 1;
+  if found then
+    if r.renamed then
+      raise exception 'octop: id and seq of task % cannot be changed', r.id
+        using errcode = 'OC102', hint = 'They are the task''s identity for life.';
+    end if;
+    raise exception 'octop: task % cannot go from % to %', r.id, r.old, r.new
+      using errcode = 'OC102',
+      hint = 'By hand: frozen or failed to pending, running to pending or failed, anything unfinished to cancelled. Else use the octop_ functions.';
+  end if;
+  if not exists (select from old_rows o join new_rows n on n.id = o.id where o.status <> n.status) then
+    -- a moved time or queue may have to wake somebody
+    select array_agg(n.queue), array_agg(n.scheduled_at) into v_queues, v_due
+      from old_rows o join new_rows n on n.id = o.id
+     where n.status in ('pending', 'failed') and (n.scheduled_at < o.scheduled_at or n.queue <> o.queue);
+    insert into _octop_counter_deltas (tenant, queue, status, day, n)
+    select x.tenant, x.queue, _octop_counted_as(x.status), '-infinity', sum(x.n)
+      from (select o.tenant, o.queue, o.status, -1 as n from old_rows o where o.status not in ('running', 'success', 'cancelled')
+            union all
+            select n.tenant, n.queue, n.status, 1 from new_rows n where n.status not in ('running', 'success', 'cancelled')) x
+     group by 1, 2, 3 having sum(x.n) <> 0;
+    if v_queues is not null then
+      perform _octop_wake(v_queues, v_due);
+    end if;
+    return null;
+  end if;
+
+  -- an attempt that is taken from its worker has ended: say so
+  insert into octop_attempts (task_id, attempt, tenant, queue, task_type, worker_id, claim_id, started_at, ended_at, outcome, error_message)
+  select o.id, o.attempt, o.tenant, o.queue, o.task_type, o.worker_id, o.claim_id, o.started_at, _octop_now(),
+         case when n.status = 'cancelled' then 'cancelled' else 'released' end, 'taken back by ' || _octop_caller() || ' with UPDATE'
+    from old_rows o join new_rows n on n.id = o.id
+   where o.status = 'running' and n.status <> 'running'
+  on conflict do nothing;
+
+  -- fill or clear what belongs to the new status
+  update octop_tasks_live t
+     set worker_id = null, claim_id = null, deadline_at = null, cancel_requested_at = null, completed_at = null, blocked_by = null,
+         retry_count = case when o.status = 'frozen' and n.retry_count = o.retry_count then 0 else t.retry_count end,
+         scheduled_at = case when n.scheduled_at = o.scheduled_at then _octop_now() else t.scheduled_at end
+    from old_rows o join new_rows n on n.id = o.id
+   where t.id = n.id and o.status <> n.status and n.status in ('pending', 'failed');
+  with stray as (
+    delete from octop_tasks_done_stray s using old_rows o, new_rows n
+     where n.id = o.id and s.id = n.id and n.status = 'cancelled' and o.status <> 'cancelled' and s.completed_at is null returning s.*
+  )
+  insert into octop_tasks_done select (_octop_completed(stray::octop_tasks_done_stray)).* from stray;
+
+  insert into _octop_counter_deltas (tenant, queue, status, day, n, scheduled_sum, scheduled_min, scheduled_max)
+  select x.tenant, x.queue, _octop_counted_as(x.status), x.day, sum(x.n), sum(x.s), min(x.at), max(x.at)
+    from (select o.tenant, o.queue, o.status, '-infinity'::date as day, -1 as n, 0 as s, null::timestamptz as at
+            from old_rows o join new_rows n on n.id = o.id where o.status <> n.status and o.status <> 'running'
+          union all
+          select n.tenant, n.queue, n.status,
+                 case when n.status = 'cancelled' then (coalesce(n.completed_at, _octop_now()) at time zone 'UTC')::date else '-infinity' end, 1,
+                 case when n.status = 'cancelled' then extract(epoch from n.scheduled_at) else 0 end,
+                 case when n.status = 'cancelled' then n.scheduled_at end
+            from old_rows o join new_rows n on n.id = o.id where o.status <> n.status and n.status <> 'running') x
+   group by 1, 2, 3, 4;
+
+  perform _octop_audit_write('update', count(*)::text || ' tasks',
+            jsonb_build_object('changes', (select jsonb_agg(x.j) from (
+              select jsonb_build_object('id', o.id, 'from', o.status, 'to', n.status) as j
+                from old_rows o join new_rows n on n.id = o.id where o.status <> n.status limit 100) x)))
+     from old_rows o join new_rows n on n.id = o.id where o.status <> n.status;
+
+  select array_agg(n.queue), array_agg('-infinity'::timestamptz) into v_queues, v_due from new_rows n where n.status = 'pending';
+  if v_queues is not null then
+    perform _octop_wake(v_queues, v_due);
+  end if;
+  if exists (select from old_rows o where o.status = 'running') then
+    perform pg_notify('octop_wake', '');
+  end if;
+  return null;
+end $$;
+comment on function _octop_tasks_updated() is
+  'UPDATE of octop_tasks by hand: refuses illegal jumps (OC102), fills or clears what belongs to the new status, counts, audits, wakes.';
+
+create or replace function _octop_completed(task octop_tasks_done_stray) returns octop_tasks_done_stray
+  language plpgsql set search_path from current
+as $$
+begin
+  task.completed_at := _octop_now();
+  task.worker_id := null;
+  task.claim_id := null;
+  task.deadline_at := null;
+  task.blocked_by := null;
+  return task;
+end $$;
+comment on function _octop_completed(octop_tasks_done_stray) is 'The same finished task with completed_at filled.';
+
+create or replace function _octop_tasks_deleted() returns trigger
+  language plpgsql security definer set search_path from current
+as $$
+begin
+  insert into _octop_counter_deltas (tenant, queue, status, day, n, scheduled_sum)
+  select o.tenant, o.queue, _octop_counted_as(o.status),
+         case when o.status in ('success', 'cancelled') then (o.completed_at at time zone 'UTC')::date else '-infinity' end, -count(*),
+         case when o.status in ('success', 'cancelled') then -sum(extract(epoch from o.scheduled_at)) else 0 end
+    from old_rows o where o.status <> 'running' group by 1, 2, 3, 4;
+  perform _octop_audit_write('delete', count(*)::text || ' tasks',
+            jsonb_build_object('ids', (select jsonb_agg(x.id) from (select o.id from old_rows o limit 100) x)))
+     from old_rows having count(*) > 0;
+  return null;
+end $$;
+comment on function _octop_tasks_deleted() is 'DELETE from octop_tasks by hand: counts and audits.';
+
+create or replace function _octop_refuse_stray() returns trigger
+  language plpgsql set search_path from current
+as $$
+begin
+  raise exception 'octop: a task cannot be set to % without completed_at', new.status
+    using errcode = 'OC102', hint = 'Only a worker finishes a task. To end it by hand set status = ''cancelled'' on octop_tasks, or call octop_cancel(id).';
+end $$;
+comment on function _octop_refuse_stray() is 'Clear refusal of a finished status that was set by hand.';
+
+create or replace trigger octop_tasks_born_pending after insert on octop_tasks
+  referencing new table as new_rows for each statement execute function _octop_tasks_inserted();
+create or replace trigger octop_tasks_legal_by_hand after update on octop_tasks
+  referencing old table as old_rows new table as new_rows for each statement execute function _octop_tasks_updated();
+create or replace trigger octop_tasks_deleted_by_hand after delete on octop_tasks
+  referencing old table as old_rows for each statement execute function _octop_tasks_deleted();
+-- a cancel by hand passes through here with a null time, which the statement trigger above fills a moment later
+create or replace trigger octop_tasks_done_stray_refuse before insert on octop_tasks_done_stray
+  for each row when (new.completed_at is null and new.status <> 'cancelled') execute function _octop_refuse_stray();
+
+create or replace function _octop_audit_table_change() returns trigger
+  language plpgsql security definer set search_path from current
+as $$
+declare
+  o jsonb := case when tg_op <> 'INSERT' then to_jsonb(old) - array['declared', 'created_at', 'updated_at'] end;
+  n jsonb := case when tg_op <> 'DELETE' then to_jsonb(new) - array['declared', 'created_at', 'updated_at'] end;
+begin
+  if o is distinct from n then
+    perform _octop_audit_write(lower(tg_op) || ' ' || tg_table_name,
+              coalesce(n ->> 'name', o ->> 'name', concat_ws(':', coalesce(n, o) ->> 'kind', coalesce(n, o) ->> 'target')),
+              jsonb_strip_nulls(jsonb_build_object('from', o, 'to', n)));
+  end if;
+  return null;
+end $$;
+comment on function _octop_audit_table_change() is 'Writes what changed in a table of orders (queues, task types, holds) to the audit.';
+create or replace trigger octop_queues_audit after insert or update or delete on octop_queues
+  for each row execute function _octop_audit_table_change();
+create or replace trigger octop_task_types_audit after insert or update or delete on octop_task_types
+  for each row execute function _octop_audit_table_change();
+create or replace trigger octop_holds_audit after insert or update or delete on octop_holds
+  for each row execute function _octop_audit_table_change();
+
+create or replace function _octop_policy_check() returns trigger
+  language plpgsql security definer set search_path from current
+as $$
+begin
+  perform _octop_check_retry_policy(new.retry_policy);
+  new.updated_at := _octop_now();
+  return new;
+end $$;
+comment on function _octop_policy_check() is 'Refuses a bad retry policy where it enters.';
+create or replace trigger octop_queues_policy_check before insert or update on octop_queues
+  for each row execute function _octop_policy_check();
+create or replace trigger octop_task_types_policy_check before insert or update on octop_task_types
+  for each row execute function _octop_policy_check();

@@ -1,0 +1,78 @@
+-- Days of history. Promise: partitions are made ahead with ATTACH (a weak lock), dropped whole with a short lock_timeout, by any
+-- worker, at any time, and no outcome can fail for want of a day.
+
+create or replace view _octop_days as
+  select c.oid::regclass as partition, i.inhparent::regclass as parent,
+         substring(pg_get_expr(c.relpartbound, c.oid) from 'FROM \(''([^'']+)''\)')::timestamptz as from_at,
+         substring(pg_get_expr(c.relpartbound, c.oid) from 'TO \(''([^'']+)''\)')::timestamptz as to_at
+    from pg_inherits i
+    join pg_class c on c.oid = i.inhrelid
+   where i.inhparent = 'octop_tasks_done'::regclass
+     and pg_get_expr(c.relpartbound, c.oid) <> 'DEFAULT';
+comment on view _octop_days is 'The day partitions, from the catalog, not from names. Read it with timezone UTC: bounds print in the session''s zone.';
+
+create or replace function octop_make_days(days_ahead integer default null) returns integer
+  language plpgsql security definer set search_path from current
+  set lock_timeout = '100ms' set timezone = 'UTC' set datestyle = 'ISO'
+as $$
+declare
+  v_day  date;
+  v_name text;
+  v_made integer := 0;
+begin
+  -- another worker is at it
+  if not pg_try_advisory_xact_lock(hashtextextended('octop_tasks_done', 'octop_tasks_done'::regclass::oid::bigint)) then
+    return 0;
+  end if;
+  for v_day in select _octop_now()::date + g from generate_series(0, coalesce(days_ahead, _octop_setting('history.days_ahead')::integer)) g loop
+    continue when exists (select from _octop_days where from_at = v_day::timestamptz);
+    v_name := 'octop_tasks_done_' || to_char(v_day, 'YYYYMMDD');
+    begin
+      -- LIKE and ATTACH take SHARE UPDATE EXCLUSIVE; CREATE … PARTITION OF would stop everybody
+      execute format('create table %I (like octop_tasks_done including all)', v_name);
+      -- what found no day (no worker for a week, a clock that had jumped) goes home first, or ATTACH refuses
+      if exists (select from octop_tasks_done_stray where completed_at >= v_day::timestamptz and completed_at < (v_day + 1)::timestamptz) then
+        lock table octop_tasks_done_stray in access exclusive mode;
+        execute format(
+          'with d as (delete from octop_tasks_done_stray where completed_at >= %L and completed_at < %L returning *) insert into %I select * from d',
+          v_day::timestamptz, (v_day + 1)::timestamptz, v_name);
+      end if;
+      execute format('alter table octop_tasks_done attach partition %I for values from (%L) to (%L)',
+                     v_name, v_day::timestamptz, (v_day + 1)::timestamptz);
+      v_made := v_made + 1;
+    exception when lock_not_available or deadlock_detected then
+      return v_made;   -- somebody reads; the next round tries again
+    end;
+  end loop;
+  return v_made;
+end $$;
+comment on function octop_make_days(integer) is
+  'Make the day partitions of history from today to so many days ahead (null = history.days_ahead). Answers how many were made. Harmless to call at any time by anyone.';
+
+create or replace function octop_drop_days(keep_days integer default null, most integer default 3) returns integer
+  language plpgsql security definer set search_path from current
+  set lock_timeout = '50ms' set timezone = 'UTC' set datestyle = 'ISO'
+as $$
+declare
+  r         record;
+  v_dropped integer := 0;
+  v_before  timestamptz := _octop_now() - make_interval(days => greatest(1, coalesce(keep_days, _octop_setting('history.retention_days')::integer)));
+begin
+  if not pg_try_advisory_xact_lock(hashtextextended('octop_tasks_done', 'octop_tasks_done'::regclass::oid::bigint)) then
+    return 0;
+  end if;
+  for r in select * from _octop_days where to_at <= v_before order by to_at limit most loop
+    begin
+      execute format('drop table %s', r.partition);
+      delete from _octop_counter_deltas where day = r.from_at::date;
+      delete from _octop_counters where day = r.from_at::date;
+      perform _octop_audit_write('drop day', r.from_at::date::text, '{}');
+      v_dropped := v_dropped + 1;
+    exception when lock_not_available or deadlock_detected then
+      return v_dropped;   -- somebody reads; the next round tries again
+    end;
+  end loop;
+  return v_dropped;
+end $$;
+comment on function octop_drop_days(integer, integer) is
+  'Drop whole days of history that ended before so many days ago (null = history.retention_days, never less than 1), at most so many. Answers how many. Waits 50 ms for readers, then leaves it to the next call.';

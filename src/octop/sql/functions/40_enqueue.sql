@@ -1,0 +1,176 @@
+-- Enqueue. Promise: in the caller's transaction, all or nothing, refused where it enters with what was wrong, and a call that
+-- is repeated with the same ids makes nothing twice.
+
+create or replace function octop_enqueue_many(
+  task_types      text[],
+  payloads        text[],
+  ids             uuid[]             default null,
+  queues          text[]             default null,
+  lanes           text[]             default null,
+  tenants         text[]             default null,
+  priorities      integer[]          default null,
+  scheduled_at    timestamptz[]      default null,
+  delay_seconds   double precision[] default null,
+  max_retries     integer[]          default null,
+  timeout_seconds double precision[] default null,
+  retry_policies  text[]             default null,
+  tags            text[]             default null,
+  metas           text[]             default null,
+  retry_of        uuid[]             default null,
+  fresh           boolean            default false
+) returns table (id uuid, created boolean)
+  language plpgsql security definer set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_ids      uuid[] := ids;
+  v_known    uuid[] := '{}';
+  v_made     uuid[];
+  v_queues   text[];
+  v_due      timestamptz[];
+  v_count    integer := coalesce(cardinality(task_types), 0);
+  v_bytes    integer := _octop_setting('task.payload_bytes_max');
+  v_caller   text := _octop_caller();
+  bad        record;
+begin
+  if v_count = 0 then
+    return;
+  end if;
+  if v_ids is null then
+    v_ids := array(select octop_uuid7() from generate_series(1, v_count));
+  end if;
+  -- 1. what was wrong, and in which task
+  select u.n, u.problem[1] as code, u.problem[2] as text into bad
+    from (select u.n, case
+      when u.task_type is null or length(u.task_type) not between 1 and 200 or u.task_type ~ '[[:cntrl:]]' then
+        array['OC110', 'the task type must have 1 to 200 characters and no control characters']
+      when length(u.queue) not between 1 and 200 or u.queue ~ '[[:cntrl:]]' then array['OC110', 'the queue must have 1 to 200 characters and no control characters']
+      when length(u.lane) > 200 or length(u.tenant) > 200 then array['OC110', 'lane and tenant have at most 200 characters']
+      when u.payload is null or left(ltrim(u.payload, E' \t\r\n'), 1) <> '{' then array['OC111', 'the payload must be a JSON object']
+      when octet_length(u.payload) > v_bytes then
+        array['OC112', format('the payload has %s bytes, more than task.payload_bytes_max (%s)', octet_length(u.payload), v_bytes)]
+      when u.priority not between 0 and 9 then array['OC113', format('priority must be 0 to 9, not %s', u.priority)]
+      when u.max_retries not between 0 and 1000 then array['OC113', format('max_retries must be 0 to 1000, not %s', u.max_retries)]
+      when not (u.timeout_seconds > 0 and u.timeout_seconds <= 2678400) then
+        array['OC113', format('timeout_seconds must be above 0 and at most 2678400 (31 days), not %s', u.timeout_seconds)]
+      when not (u.delay_seconds >= 0 and u.delay_seconds <= 3153600000) then
+        array['OC113', format('delay_seconds must be 0 to 100 years, not %s', u.delay_seconds)]
+      when u.delay_seconds is not null and u.scheduled_at is not null then array['OC113', 'give either delay_seconds or scheduled_at']
+      when u.scheduled_at < '2000-01-01 00:00:00+00' or u.scheduled_at >= '3000-01-01 00:00:00+00' then
+        array['OC114', format('scheduled_at must lie between the years 2000 and 3000, not %s', u.scheduled_at)]
+      when cardinality(u.tags::text[]) > 50 or pg_column_size(u.tags) > 8000 then array['OC113', 'at most 50 tags of together 8,000 bytes']
+      when left(ltrim(u.meta, E' \t\r\n'), 1) <> '{' or octet_length(u.meta) > 65536 then array['OC111', 'meta must be a JSON object of at most 64 kB']
+      end as problem
+      from (select u.*, row_number() over () as n
+              from unnest(task_types, queues, lanes, tenants, payloads, priorities, scheduled_at, delay_seconds, max_retries, timeout_seconds, tags, metas)
+                     u (task_type, queue, lane, tenant, payload, priority, scheduled_at, delay_seconds, max_retries, timeout_seconds, tags, meta)) u) u
+   where u.problem is not null limit 1;
+  if found then
+    raise exception 'octop: %', case when v_count > 1 then format('task %s of %s: %s', bad.n, v_count, bad.text) else bad.text end
+      using errcode = bad.code, hint = 'Nothing was enqueued. Correct the value and call again.';
+  end if;
+  if retry_policies is not null then
+    perform _octop_check_retry_policy(p::jsonb) from unnest(retry_policies) p where p is not null;
+  end if;
+  -- 2. which of them exist already (a caller repeats an enqueue whose answer it lost)
+  if not fresh and ids is not null then
+    select coalesce(array_agg(u.id), '{}') into v_known
+      from unnest(v_ids) u (id) where u.id is not null and exists (select from octop_task(u.id));
+  end if;
+  -- 3. the rows
+  with made as (
+    insert into octop_tasks_live (id, tenant, queue, lane, task_type, payload, priority, scheduled_at, max_retries, timeout_seconds,
+                                  retry_policy, tags, meta, retry_of, created_by)
+    select coalesce(u.id, octop_uuid7()), coalesce(u.tenant, ''), coalesce(u.queue, y.queue, 'default'), coalesce(u.lane, ''), u.task_type,
+           u.payload::jsonb, coalesce(u.priority, y.priority, 5),
+           coalesce(u.scheduled_at, _octop_now() + make_interval(secs => u.delay_seconds), _octop_now()),
+           u.max_retries, u.timeout_seconds, u.retry_policy::jsonb, u.tags::text[], u.meta::jsonb, u.retry_of, v_caller
+      from unnest(v_ids, task_types, payloads, queues, lanes, tenants, priorities, scheduled_at, delay_seconds, max_retries,
+                  timeout_seconds, retry_policies, tags, metas, retry_of)
+             u (id, task_type, payload, queue, lane, tenant, priority, scheduled_at, delay_seconds, max_retries,
+                timeout_seconds, retry_policy, tags, meta, retry_of)
+      left join octop_task_types y on y.name = u.task_type
+     where u.id <> all (v_known)
+    on conflict (id) do nothing
+    returning octop_tasks_live.id, octop_tasks_live.tenant, octop_tasks_live.queue, octop_tasks_live.scheduled_at
+  ), g as (
+    select m.tenant, m.queue, count(*) as n, min(m.scheduled_at) as due from made m group by m.tenant, m.queue
+  ), counted as (
+    insert into _octop_counter_deltas (tenant, queue, status, day, n) select g.tenant, g.queue, 'waiting', '-infinity', g.n from g
+  )
+  select (select array_agg(g.queue) from g), (select array_agg(g.due) from g),
+         case when fresh then null else (select coalesce(array_agg(m.id), '{}') from made m) end
+    into v_queues, v_due, v_made;
+  if v_queues is not null then
+    perform _octop_wake(v_queues, v_due);
+  end if;
+  if fresh then
+    return query select u, true from unnest(v_ids) u;
+  else
+    return query select u, u = any (v_made) from unnest(v_ids) u;
+  end if;
+end $$;
+comment on function octop_enqueue_many(text[], text[], uuid[], text[], text[], text[], integer[], timestamptz[], double precision[], integer[],
+                                       double precision[], text[], text[], text[], uuid[], boolean) is
+  'Register many tasks in your transaction, all or nothing; answers id and whether it is new, in the order of the input. Arrays run in parallel; null = default for all, '
+  'null inside = default for one. tags holds array literals. fresh = the ids were just made, do not look whether they exist. '
+  'Errors: OC110 name, OC111 payload, OC112 payload too large, OC113 option, OC114 time.';
+
+create or replace function octop_enqueue(
+  task_type       text,
+  payload         jsonb            default '{}',
+  queue           text             default null,
+  lane            text             default '',
+  tenant          text             default '',
+  priority        integer          default null,
+  scheduled_at    timestamptz      default null,
+  delay_seconds   double precision default null,
+  max_retries     integer          default null,
+  timeout_seconds double precision default null,
+  retry_policy    jsonb            default null,
+  tags            text[]           default null,
+  meta            jsonb            default null,
+  id              uuid             default null
+) returns table (id uuid, created boolean)
+  language sql security definer set search_path from current
+as $$
+  select m.id, m.created
+    from octop_enqueue_many(array[task_type], array[payload::text], case when id is not null then array[octop_enqueue.id] end,
+           array[queue], array[lane], array[tenant], array[priority], array[scheduled_at], array[delay_seconds], array[max_retries],
+           array[timeout_seconds], array[retry_policy::text], array[tags::text], array[meta::text]) m
+$$;
+comment on function octop_enqueue(text, jsonb, text, text, text, integer, timestamptz, double precision, integer, double precision, jsonb, text[], jsonb, uuid) is
+  'Register one task in your transaction. With an id of your own the call may be repeated: an existing task, finished or not, is returned with created = false. '
+  'Errors: OC110 name, OC111 payload, OC112 payload too large, OC113 option, OC114 time. '
+  'Example: select * from octop_enqueue(''send_welcome'', ''{"user_id": 42}'', delay_seconds => 60);';
+
+create or replace function octop_task(id uuid) returns setof octop_tasks
+  language plpgsql stable security definer set search_path from current
+  set timezone = 'UTC' set datestyle = 'ISO'
+as $$
+#variable_conflict use_column
+declare
+  v_id   uuid := octop_task.id;
+  v_from timestamptz;
+  v_all  boolean := has_table_privilege(_octop_caller()::name, 'octop_tasks', 'select');
+  v_me   text := _octop_caller();
+  r      record;
+begin
+  return query select t.* from octop_tasks_live t where t.id = v_id and (v_all or t.created_by = v_me);
+  if found then return; end if;
+  return query select t.* from octop_tasks_frozen t where t.id = v_id and (v_all or t.created_by = v_me);
+  if found then return; end if;
+  -- day by day, from the moment inside the id on (a day earlier: clients' clocks); an id of another kind is looked up in all days
+  v_from := case when substr(v_id::text, 15, 1) = '7' then octop_uuid_time(v_id) - interval '1 day' else '-infinity' end;
+  for r in select d.partition from _octop_days d where d.parent = 'octop_tasks_done'::regclass and d.to_at > v_from
+            order by d.from_at loop
+    return query execute format('select * from %s t where t.id = $1 and ($2 or t.created_by = $3)', r.partition) using v_id, v_all, v_me;
+    if found then return; end if;
+  end loop;
+  return query select t.* from octop_tasks_done_stray t where t.id = v_id and (v_all or t.created_by = v_me);
+  if found then return; end if;
+  -- a task that moves while we look is invisible to the first looks: once more where it may have come from
+  return query select t.* from octop_tasks_live t where t.id = v_id and (v_all or t.created_by = v_me);
+end $$;
+comment on function octop_task(uuid) is
+  'Find one task by id: live, frozen, then the days from the moment inside its id on. No row if there is none, or it is not yours. Example: select status from octop_task(''0199…'');';

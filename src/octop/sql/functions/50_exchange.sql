@@ -1,0 +1,427 @@
+-- The exchange: one call, one commit, for everything hot. A worker hands in what it has and gets what it may start.
+-- Promise: fenced (id, attempt, worker, claim), bounded, never waits for a row longer than 50 ms, plans pinned: only primary key,
+-- ready index and TID scans, with any statistics. Rows are moved by DELETE and INSERT: an UPDATE across leaves would make others
+-- fail with 40001. Order of locks: outcomes before claims, rows by TID, queues by name.
+
+create or replace function _octop_complete(p_worker uuid, p_ids uuid[], p_attempts integer[], p_claims uuid[], p_results text[], p_careful boolean)
+  returns integer
+  language plpgsql set search_path from current
+as $$
+declare
+  v_kept integer;
+  v_tids tid[];
+begin
+  if p_careful then
+    -- somebody holds rows of ours: take those that are free, the rest is sent again
+    v_tids := array(select t.ctid from unnest(p_ids) u (id) join octop_tasks_live t on t.id = u.id for update of t skip locked);
+  end if;
+  with gone as (
+    delete from octop_tasks_live t using unnest(p_ids, p_attempts, p_claims, p_results) u (id, attempt, claim_id, result)
+     -- no word of status here: it would let the planner take the index over running rows, which holds all dead versions of this worker's
+     -- tasks (8,500 tasks/s instead of several times that). A claim_id exists only while a task runs.
+     where t.id = u.id and t.attempt = u.attempt and t.claim_id = u.claim_id and t.worker_id = p_worker
+       and (not p_careful or t.ctid = any (v_tids))
+    returning t.id, t.seq, t.tenant, t.queue, t.lane, t.task_type, t.payload, t.priority, t.scheduled_at, t.due_at, t.created_at, t.started_at,
+              t.retry_count, t.max_retries, t.last_error, t.timeout_seconds, t.attempt, t.lost_count, t.claim_id, t.retry_policy,
+              t.tags, t.meta, t.retry_of, t.created_by, u.result
+  ), kept as (
+    insert into octop_tasks_done (id, seq, tenant, queue, lane, task_type, payload, status, priority, scheduled_at, due_at, created_at, started_at,
+                                  completed_at, retry_count, max_retries, last_error, result, timeout_seconds, attempt, lost_count,
+                                  worker_id, claim_id, retry_policy, tags, meta, retry_of, created_by)
+    select g.id, g.seq, g.tenant, g.queue, g.lane, g.task_type, g.payload, 'success', g.priority, g.scheduled_at, g.due_at, g.created_at, g.started_at,
+           _octop_now(), g.retry_count, g.max_retries, g.last_error, g.result::jsonb, g.timeout_seconds, g.attempt, g.lost_count,
+           p_worker, g.claim_id, g.retry_policy, g.tags, g.meta, g.retry_of, g.created_by
+      from gone g
+    returning tenant, queue, due_at
+  ), counted as (
+    insert into _octop_counter_deltas (tenant, queue, status, day, n, scheduled_sum, scheduled_min, scheduled_max)
+    select k.tenant, k.queue, 'success', (_octop_now() at time zone 'UTC')::date, count(*), sum(extract(epoch from k.due_at)), min(k.due_at), max(k.due_at)
+      from kept k group by k.tenant, k.queue
+    returning n
+  )
+  select coalesce(sum(c.n), 0) into v_kept from counted c;
+  return v_kept;
+end $$;
+comment on function _octop_complete(uuid, uuid[], integer[], uuid[], text[], boolean) is
+  'Plain successes: from live to today''s history, fenced. Answers how many were still this worker''s.';
+
+create or replace function _octop_settle(p_outcomes jsonb, p_careful boolean)
+  returns table (id uuid, verdict text)
+  language plpgsql set search_path from current
+  set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_tids    tid[];
+  v_now     timestamptz := _octop_now();
+  v_retries integer := _octop_setting('task.default_max_retries');
+  v_queues  text[];
+begin
+  if p_careful then
+    v_tids := array(select t.ctid from jsonb_to_recordset(p_outcomes) o (id uuid) join octop_tasks_live t on t.id = o.id for update of t skip locked);
+  else
+    v_tids := array(select t.ctid from jsonb_to_recordset(p_outcomes) o (id uuid) join octop_tasks_live t on t.id = o.id for update of t);
+  end if;
+  return query
+  with handed as materialized (
+    select t.*, o.outcome, o.error_class, left(o.error_message, 10000) as error_message, right(o.traceback, 50000) as traceback,
+           o.delay_seconds, coalesce(o.final, false)
+             or coalesce(coalesce(o.mro, array[o.error_class]) && array(select jsonb_array_elements_text(coalesce(
+                  t.retry_policy -> 'final', y.retry_policy -> 'final', q.retry_policy -> 'final', '[]'))), false) as final,
+           coalesce(t.max_retries, y.max_retries, q.max_retries, v_retries) as tries,
+           coalesce(t.retry_policy, y.retry_policy, q.retry_policy) as policy
+      from jsonb_to_recordset(p_outcomes) o (id uuid, attempt integer, claim_id uuid, worker_id uuid, outcome text, error_class text,
+             error_message text, traceback text, delay_seconds double precision, final boolean, mro text[])
+      join (select l.ctid as tid, l.* from octop_tasks_live l where l.ctid = any (v_tids)) t
+        on t.id = o.id and t.attempt = o.attempt and t.claim_id = o.claim_id and t.worker_id = o.worker_id and t.status = 'running'
+      left join octop_task_types y on y.name = t.task_type
+      left join octop_queues q on q.name = t.queue
+  ), judged as materialized (
+    select h.*, case
+             when h.outcome = 'cancelled' or h.cancel_requested_at is not null then 'cancelled'
+             when h.outcome in ('snoozed', 'released') then 'pending'
+             when h.final or h.retry_count >= h.tries then 'frozen'
+             else 'failed' end as next,
+           case when h.outcome in ('failure', 'timeout', 'lost') then left(concat_ws(': ', h.error_class, h.error_message), 1024) end as short
+      from handed h
+  ), noted as (
+    insert into octop_attempts (task_id, attempt, tenant, queue, task_type, worker_id, claim_id, started_at, ended_at, outcome,
+                                error_class, error_message, traceback)
+    select j.id, j.attempt, j.tenant, j.queue, j.task_type, j.worker_id, j.claim_id, j.started_at, v_now, j.outcome,
+           j.error_class, j.error_message, j.traceback from judged j
+    on conflict do nothing
+  ), waiting as (
+    update octop_tasks_live t
+       set status = j.next, worker_id = null, claim_id = null, deadline_at = null,
+           retry_count = t.retry_count + case when j.next = 'failed' then 1 else 0 end,
+           lost_count = t.lost_count + case when j.outcome = 'lost' then 1 else 0 end,
+           last_error = coalesce(j.short, t.last_error),
+           scheduled_at = case
+             when j.next = 'failed' then v_now + make_interval(secs => least(coalesce(j.delay_seconds, octop_retry_delay(j.policy, t.retry_count + 1)), 31536000))
+             when j.outcome = 'snoozed' then v_now + make_interval(secs => greatest(0, least(coalesce(j.delay_seconds, 0), 31536000)))
+             else t.scheduled_at end
+      from judged j
+     where t.ctid = j.tid and j.next in ('failed', 'pending')
+    returning t.id, t.status, t.tenant, t.queue
+  ), gone as (
+    delete from octop_tasks_live t using judged j
+     where t.ctid = j.tid and j.next in ('frozen', 'cancelled')
+    returning t.id, t.seq, t.tenant, t.queue, t.lane, t.task_type, t.payload, t.priority, t.scheduled_at, t.due_at, t.created_at, t.started_at,
+              t.retry_count, t.max_retries, coalesce(j.short, t.last_error) as last_error, t.timeout_seconds, t.attempt,
+              (t.lost_count + case when j.outcome = 'lost' then 1 else 0 end)::smallint as lost_count, t.worker_id, t.claim_id, t.retry_policy,
+              t.tags, t.meta, t.retry_of, t.created_by, j.next, j.outcome, j.error_message
+  ), frozen as (
+    insert into octop_tasks_frozen (id, seq, tenant, queue, lane, task_type, payload, status, priority, scheduled_at, due_at, created_at, started_at,
+                                    retry_count, max_retries, last_error, timeout_seconds, attempt, lost_count, worker_id, claim_id,
+                                    retry_policy, tags, meta, retry_of, created_by)
+    select g.id, g.seq, g.tenant, g.queue, g.lane, g.task_type, g.payload, 'frozen', g.priority, g.scheduled_at, g.due_at, g.created_at, g.started_at,
+           g.retry_count, g.max_retries, g.last_error, g.timeout_seconds, g.attempt, g.lost_count, g.worker_id, g.claim_id,
+           g.retry_policy, g.tags, g.meta, g.retry_of, g.created_by
+      from gone g where g.next = 'frozen'
+    returning id, status, tenant, queue
+  ), cancelled as (
+    insert into octop_tasks_done (id, seq, tenant, queue, lane, task_type, payload, status, priority, scheduled_at, due_at, created_at, started_at,
+                                  completed_at, retry_count, max_retries, last_error, timeout_seconds, attempt, lost_count, worker_id, claim_id,
+                                  retry_policy, tags, meta, retry_of, created_by)
+    select g.id, g.seq, g.tenant, g.queue, g.lane, g.task_type, g.payload, 'cancelled', g.priority, g.scheduled_at, g.due_at, g.created_at, g.started_at,
+           v_now, g.retry_count, g.max_retries, coalesce(case when g.outcome = 'cancelled' then left(g.error_message, 1024) end, g.last_error),
+           g.timeout_seconds, g.attempt, g.lost_count, g.worker_id, g.claim_id, g.retry_policy, g.tags, g.meta, g.retry_of, g.created_by
+      from gone g where g.next = 'cancelled'
+    returning id, status, tenant, queue, due_at
+  ), settled as (
+    select w.id, w.status, w.tenant, w.queue, null::timestamptz as due_at from waiting w
+    union all select f.id, f.status, f.tenant, f.queue, null from frozen f
+    union all select c.id, c.status, c.tenant, c.queue, c.due_at from cancelled c
+  ), counted as (
+    insert into _octop_counter_deltas (tenant, queue, status, day, n, scheduled_sum, scheduled_min, scheduled_max)
+    select s.tenant, s.queue, _octop_counted_as(s.status), case when s.status = 'cancelled' then (v_now at time zone 'UTC')::date else '-infinity' end,
+           count(*), coalesce(sum(extract(epoch from s.due_at)), 0), min(s.due_at), max(s.due_at)
+      from settled s group by 1, 2, 3, 4
+  )
+  select s.id, s.status from settled s;
+end $$;
+comment on function _octop_settle(jsonb, boolean) is
+  'Every end of an attempt that is not a plain success: what follows (retry when, frozen, pending, cancelled) is decided here. Rows whose fence does not match are not in the answer.';
+
+create or replace function _octop_second_look(p_worker uuid, p_id uuid, p_attempt integer, p_claim uuid, p_outcome text)
+  returns text
+  language plpgsql set search_path from current
+as $$
+declare
+  v_live boolean;
+begin
+  for i in 1..2 loop
+    select t.status = 'running' and t.attempt = p_attempt and t.claim_id = p_claim and t.worker_id = p_worker into v_live
+      from octop_tasks_live t where t.id = p_id;
+    if v_live then
+      return 'again';
+    end if;
+    -- accepted before, and only the answer was lost on the way?
+    if p_outcome = 'success' then
+      if exists (select from octop_task(p_id) t where t.status = 'success' and t.attempt = p_attempt and t.claim_id = p_claim) then
+        return 'kept';
+      end if;
+    elsif exists (select from octop_attempts a where a.task_id = p_id and a.attempt = p_attempt and a.claim_id = p_claim and a.outcome = p_outcome) then
+      return 'kept';
+    end if;
+    -- a row that moves in this moment is invisible once, never twice: each look is a statement of its own
+  end loop;
+  return 'lost';
+end $$;
+comment on function _octop_second_look(uuid, uuid, integer, uuid, text) is
+  'Why an outcome changed nothing: again (locked, send it once more), kept (it had been accepted before), lost (the attempt is no longer this worker''s).';
+
+create or replace function _octop_claim(p_worker uuid, p_claim uuid, p_queue text, p_wanted integer, p_types text[], p_after text, inout p_lane text,
+                                        out tids tid[], out parked integer)
+  language plpgsql set search_path from current
+as $$
+declare
+  v_held   text[];
+  v_skip   text[] := '{}';
+  v_other  text[];
+  v_count  integer;
+begin
+  p_lane := coalesce(p_after, '');
+  parked := 0;
+  select array_agg(h.target) into v_held from octop_holds h where h.kind = 'task_type';
+  for v_round in 1..8 loop
+    -- Bound by priority: walk each priority from its front, so that tasks of the future are never passed. The LIMIT around it has no
+    -- ORDER BY: with one, all rows would be locked.
+    with picked as materialized (
+      select r.tid, r.task_type
+        from generate_series(0, 9) p cross join lateral (
+          select t.ctid as tid, t.task_type from octop_tasks_live t
+           where t.queue = p_queue and t.lane = '' and t.priority = p and t.status in ('pending', 'failed')
+             and t.scheduled_at <= _octop_now() and t.task_type <> all (v_skip)
+           order by t.scheduled_at, t.id limit p_wanted for update skip locked) r
+       limit p_wanted)
+    select array_agg(tid) filter (where task_type = any (p_types) and (v_held is null or task_type <> all (v_held))),
+           array_agg(distinct task_type) filter (where task_type <> all (p_types) or task_type = any (v_held))
+      into tids, v_other from picked;
+    tids := coalesce(tids, '{}');
+    exit when v_other is null or cardinality(tids) >= p_wanted;
+    -- Strangers at the front: types that are held, or that nobody alive knows, are parked, so many per exchange; types that another
+    -- worker of this queue knows are left to it.
+    v_count := _octop_park(p_queue, v_other, 500);
+    parked := parked + v_count;
+    if v_count = 0 then
+      v_skip := v_skip || v_other;
+    end if;
+  end loop;
+  if cardinality(tids) < p_wanted
+     and exists (select from octop_tasks_live t where t.queue = p_queue and t.lane > '' and t.status in ('pending', 'failed')) then
+    select l.last_lane, tids || l.tids into p_lane, tids
+      from _octop_claim_lanes(p_queue, p_wanted - cardinality(tids), p_types, coalesce(v_held, '{}'), coalesce(p_after, '')) l;
+  end if;
+end $$;
+comment on function _octop_claim(uuid, uuid, text, integer, text[], text, text) is
+  'Lock up to so many due tasks of one queue and answer their row addresses. Never waits: rows that others hold are skipped.';
+
+create or replace function _octop_claim_lanes(p_queue text, p_wanted integer, p_types text[], p_held text[], p_after text, out last_lane text, out tids tid[])
+  language plpgsql set search_path from current
+as $$
+declare
+  v_lanes text[];
+  v_round text[];
+  v_from  text := p_after;
+  v_share integer;
+  v_found tid[];
+begin
+  tids := '{}';
+  last_lane := p_after;
+  -- Two rounds: from the lane after the last one to the end, then from the beginning. At most 200 lanes each: a jump of the index per lane.
+  for v_pass in 1..2 loop
+    with recursive walk (lane, n) as (
+      (select t.lane, 1 from octop_tasks_live t
+        where t.queue = p_queue and t.lane > v_from and t.status in ('pending', 'failed') order by t.lane limit 1)
+      union all
+      select (select t.lane from octop_tasks_live t
+               where t.queue = p_queue and t.lane > w.lane and t.status in ('pending', 'failed') order by t.lane limit 1), w.n + 1
+        from walk w where w.lane is not null and w.n < 200)
+    select array_agg(w.lane) into v_lanes from walk w where w.lane is not null and (v_pass = 1 or w.lane <= p_after);
+    v_round := coalesce(v_lanes, '{}');
+    if cardinality(v_round) > 0 then
+      v_share := greatest(1, (p_wanted - cardinality(tids)) / cardinality(v_round));
+      with picked as materialized (
+        select l.lane, l.n, r.tid, r.task_type from unnest(v_round) with ordinality l (lane, n) cross join lateral (
+          select s.tid, s.task_type from generate_series(0, 9) p cross join lateral (
+            select t.ctid as tid, t.task_type from octop_tasks_live t
+             where t.queue = p_queue and t.lane = l.lane collate "C" and t.priority = p and t.status in ('pending', 'failed')
+               and t.scheduled_at <= _octop_now() and t.task_type = any (p_types) and t.task_type <> all (p_held)
+             order by t.scheduled_at, t.id limit v_share for update skip locked) s
+           limit v_share) r
+         limit p_wanted - cardinality(tids))
+      select array_agg(p.tid), (array_agg(p.lane order by p.n desc))[1] into v_found, last_lane from picked p;
+      tids := tids || coalesce(v_found, '{}');
+      last_lane := coalesce(case when cardinality(tids) >= p_wanted then last_lane end, v_round[cardinality(v_round)]);
+      exit when cardinality(tids) >= p_wanted or cardinality(v_round) >= 200;
+    end if;
+    v_from := '';
+  end loop;
+end $$;
+comment on function _octop_claim_lanes(text, integer, text[], text[], text) is
+  'Walk the lanes of a queue in turn, bounded, beginning after the given one, and lock a share of each.';
+
+create or replace function _octop_park(p_queue text, p_types text[], p_most integer) returns integer
+  language plpgsql set search_path from current
+as $$
+declare
+  v_parked integer;
+  v_types  text[];
+begin
+  select array_agg(y) into v_types from unnest(p_types) y
+   where exists (select from octop_holds h where h.kind = 'task_type' and h.target = y)
+      or not exists (select from octop_workers w where y = any (w.task_types) and p_queue = any (w.queues)
+                        and w.beat_at > _octop_now() - make_interval(secs => _octop_setting('worker.lease_seconds')::double precision));
+  if v_types is null then
+    return 0;
+  end if;
+  with parked as (
+    update octop_tasks_live t set status = 'blocked', blocked_by = 'task_type:' || t.task_type
+     where t.ctid = any (array(
+       select r.tid from generate_series(0, 9) p cross join lateral (
+         select t.ctid as tid from octop_tasks_live t
+          where t.queue = p_queue and t.lane = '' and t.priority = p and t.status in ('pending', 'failed')
+            and t.scheduled_at <= _octop_now() and t.task_type = any (v_types)
+          order by t.scheduled_at, t.id limit p_most for update skip locked) r
+        limit p_most))
+    returning t.tenant, t.queue
+  ), counted as (
+    insert into _octop_counter_deltas (tenant, queue, status, day, n)
+    select p.tenant, p.queue, s.status, '-infinity', s.sign * count(*)
+      from parked p cross join (values ('blocked', 1), ('waiting', -1)) s (status, sign)
+     group by p.tenant, p.queue, s.status, s.sign
+  )
+  select count(*) into v_parked from parked;
+  return v_parked;
+end $$;
+comment on function _octop_park(text, text[], integer) is
+  'Set due tasks whose type is held, or that no living worker of the queue knows, to blocked, without using a try. Answers how many.';
+
+create or replace function octop_exchange(
+  worker_id     uuid,
+  queues        text[]    default '{}',
+  wanted        integer[] default '{}',
+  task_types    text[]    default '{}',
+  lanes_after   text[]    default null,
+  done_ids      uuid[]    default '{}',
+  done_attempts integer[] default '{}',
+  done_claims   uuid[]    default '{}',
+  done_results  text[]    default '{}',
+  outcomes      jsonb     default null,
+  careful       boolean   default false,
+  awake         boolean   default false
+) returns table (verdict text, id uuid, attempt integer, claim_id uuid, tenant text, queue text, lane text, task_type text, payload text,
+                 priority smallint, retry_count integer, max_retries integer, timeout_seconds double precision,
+                 scheduled_at timestamptz, due_at timestamptz, isolated boolean, tags text[], meta text)
+  language plpgsql security definer set search_path from current
+  set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
+  set plan_cache_mode = force_generic_plan set lock_timeout = '50ms'
+as $$
+#variable_conflict use_column
+declare
+  v_worker   uuid := octop_exchange.worker_id;
+  v_claim    uuid;
+  v_now      timestamptz := _octop_now();
+  v_tids     tid[];
+  v_lane     text;
+  v_timeout  double precision;
+  v_retries  integer;
+  v_queue    text;
+  v_q        octop_queues;
+  v_wanted   integer;
+  v_parked   integer;
+  v_settled  uuid[] := '{}';
+  v_n        integer := coalesce(cardinality(done_ids), 0);
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'octop: the exchange needs READ COMMITTED, not %', upper(current_setting('transaction_isolation'))
+      using errcode = 'OC301', hint = 'Set default_transaction_isolation of this role to read committed.';
+  end if;
+  if v_n <> coalesce(cardinality(done_attempts), 0) or v_n <> coalesce(cardinality(done_claims), 0) or v_n <> coalesce(cardinality(done_results), 0)
+     or coalesce(cardinality(queues), 0) <> coalesce(cardinality(wanted), 0) then
+    raise exception 'octop: arrays handed to the exchange differ in length'
+      using errcode = 'OC302', hint = 'done_ids, done_attempts, done_claims and done_results run in parallel, and so do queues and wanted.';
+  end if;
+  if awake then
+    update _octop_sleepers s set wake_at = '-infinity' where s.worker_id = v_worker and s.queue = any (queues);
+  end if;
+  -- 1. outcomes
+  if v_n > 0 then
+    if _octop_complete(v_worker, done_ids, done_attempts, done_claims, done_results, careful) < v_n then
+      return query
+        select x.verdict, x.id, x.attempt, x.claim_id, null, null, null, null, null, null::smallint, null::integer, null::integer,
+               null::double precision, null::timestamptz, null::timestamptz, null::boolean, null::text[], null
+          from (select _octop_second_look(v_worker, u.id, u.attempt, u.claim_id, 'success') as verdict, u.*
+                  from unnest(done_ids, done_attempts, done_claims) u (id, attempt, claim_id)) x
+         where x.verdict <> 'kept';
+    end if;
+  end if;
+  if outcomes is not null and jsonb_array_length(outcomes) > 0 then
+    select jsonb_agg(o || jsonb_build_object('worker_id', v_worker)) into outcomes from jsonb_array_elements(outcomes) o;
+    for verdict, id in select s.verdict, s.id from _octop_settle(outcomes, careful) s loop
+      v_settled := v_settled || id;
+      return next;
+    end loop;
+    for verdict, id in
+      select _octop_second_look(v_worker, o.id, o.attempt, o.claim_id, o.outcome), o.id
+        from jsonb_to_recordset(outcomes) o (id uuid, attempt integer, claim_id uuid, outcome text) where o.id <> all (v_settled)
+    loop
+      return next;
+    end loop;
+  end if;
+  -- 2. claims: only for a worker whose heart beats
+  if coalesce(cardinality(queues), 0) = 0 or not exists (
+       select from octop_workers w where w.id = v_worker and not w.draining
+          and w.beat_at > v_now - make_interval(secs => _octop_setting('worker.lease_seconds')::double precision * 2 / 3)) then
+    return;
+  end if;
+  if v_n = 0 and outcomes is null then
+    -- losing a claim only runs a task again: this commit need not wait for the disk
+    perform set_config('synchronous_commit', 'off', true);
+  end if;
+  v_claim := gen_random_uuid();
+  v_timeout := _octop_setting('task.default_timeout_seconds');
+  v_retries := _octop_setting('task.default_max_retries');
+  for i in 1..cardinality(queues) loop
+    v_queue := queues[i];
+    continue when exists (select from octop_holds h where h.kind = 'queue' and h.target = v_queue);
+    select * into v_q from octop_queues q where q.name = v_queue;
+    v_wanted := least(wanted[i], 10000);
+    continue when v_wanted <= 0;
+    select c.tids, c.p_lane, c.parked into v_tids, v_lane, v_parked
+      from _octop_claim(v_worker, v_claim, v_queue, v_wanted, task_types, lanes_after[i], null) c;
+    if v_lane is distinct from coalesce(lanes_after[i], '') then
+      verdict := 'lane'; queue := v_queue; lane := v_lane; id := null;
+      return next;
+    end if;
+    if v_parked > 0 then
+      verdict := 'parked'; queue := v_queue; lane := null; attempt := v_parked;
+      return next;
+    end if;
+    continue when cardinality(v_tids) = 0;
+    return query
+    with started as (
+      update octop_tasks_live t
+         set status = 'running', started_at = v_now, due_at = coalesce(t.due_at, t.scheduled_at), attempt = t.attempt + 1,
+             worker_id = v_worker, claim_id = v_claim,
+             deadline_at = v_now + make_interval(secs => coalesce(t.timeout_seconds,
+               (select y.timeout_seconds from octop_task_types y where y.name = t.task_type), v_q.timeout_seconds, v_timeout))
+       where t.ctid = any (v_tids)
+      returning t.id, t.attempt, t.tenant, t.lane, t.task_type, t.payload::text as payload, t.priority, t.retry_count, t.max_retries,
+                extract(epoch from t.deadline_at - t.started_at)::double precision as timeout_seconds, t.scheduled_at, t.due_at,
+                t.lost_count > 0 as isolated, t.tags, t.meta::text as meta
+    ), counted as (
+      insert into _octop_counter_deltas (tenant, queue, status, day, n)
+      select s.tenant, v_queue, 'waiting', '-infinity', -count(*) from started s group by s.tenant
+    )
+    select 'run', s.id, s.attempt, v_claim, s.tenant, v_queue, s.lane, s.task_type, s.payload, s.priority, s.retry_count,
+           coalesce(s.max_retries, (select y.max_retries from octop_task_types y where y.name = s.task_type), v_q.max_retries, v_retries),
+           s.timeout_seconds, s.scheduled_at, s.due_at, s.isolated, s.tags, s.meta
+      from started s order by s.priority, s.scheduled_at, s.id;
+  end loop;
+end $$;
+comment on function octop_exchange(uuid, text[], integer[], text[], text[], uuid[], integer[], uuid[], text[], jsonb, boolean, boolean) is
+  'The one hot call: hand in outcomes, get tasks. Rows with verdict run are to be started; lost, again, failed, frozen, pending, cancelled answer outcomes (an accepted success has none); '
+  'lane tells after which lane the next walk begins; parked how many tasks of held or unknown types were set aside (look again at once). careful: after 55P03, 40001 or 40P01 send the same call again with true. awake: clears what octop_sleep said. '
+  'Errors: OC301 isolation level, OC302 arrays of different length.';

@@ -1,0 +1,146 @@
+-- Who lives, what it declared, what it must know. Promise: a worker is its id; names and hosts are labels; a lease ends only by
+-- silence; an operator's setting is never overwritten by a deploy.
+
+create or replace function _octop_lease() returns interval
+  language sql stable set search_path from current
+  return make_interval(secs => _octop_setting('worker.lease_seconds')::double precision);
+comment on function _octop_lease() is 'worker.lease_seconds as an interval.';
+
+create or replace function octop_declare_task_types(policies jsonb) returns void
+  language sql security definer set search_path from current
+as $$
+  -- a column that still has the declared value follows the code; one that an operator changed stays
+  insert into octop_task_types as t (name, queue, priority, max_retries, timeout_seconds, retry_policy, run_in, description, declared)
+  select p.name, p.queue, p.priority, p.max_retries, p.timeout_seconds, p.retry_policy, p.run_in, p.description,
+         jsonb_strip_nulls(jsonb_build_object('queue', p.queue, 'priority', p.priority, 'max_retries', p.max_retries,
+                                              'timeout_seconds', p.timeout_seconds, 'retry_policy', p.retry_policy))
+    from jsonb_to_recordset(policies) p (name text, queue text, priority smallint, max_retries integer, timeout_seconds double precision,
+                                         retry_policy jsonb, run_in text, description text)
+   order by p.name
+  on conflict (name) do update
+     set queue = case when t.queue is not distinct from t.declared ->> 'queue' then excluded.queue else t.queue end,
+         priority = case when t.priority is not distinct from (t.declared ->> 'priority')::smallint then excluded.priority else t.priority end,
+         max_retries = case when t.max_retries is not distinct from (t.declared ->> 'max_retries')::integer then excluded.max_retries else t.max_retries end,
+         timeout_seconds = case when t.timeout_seconds is not distinct from (t.declared ->> 'timeout_seconds')::double precision
+                                then excluded.timeout_seconds else t.timeout_seconds end,
+         retry_policy = case when t.retry_policy is not distinct from t.declared -> 'retry_policy' then excluded.retry_policy else t.retry_policy end,
+         run_in = excluded.run_in, description = excluded.description, declared = excluded.declared
+   where (t.declared, t.run_in, t.description) is distinct from (excluded.declared, excluded.run_in, excluded.description)
+$$;
+comment on function octop_declare_task_types(jsonb) is
+  'Declare the policies of task types: a JSON array of {"name","queue","priority","max_retries","timeout_seconds","retry_policy","run_in","description"}. What an operator changed stays.';
+
+create or replace function octop_register(worker_id uuid, name text, host text, pid integer, supervisor_id uuid, version text,
+                                          queues text[], policies jsonb) returns void
+  language plpgsql security definer set search_path from current
+as $$
+#variable_conflict use_column
+begin
+  perform octop_declare_task_types(octop_register.policies);
+  insert into octop_queues (name) select q from unnest(octop_register.queues) q order by q on conflict do nothing;
+  insert into octop_workers (id, name, host, pid, supervisor_id, version, queues, task_types)
+  values (octop_register.worker_id, left(octop_register.name, 200), left(octop_register.host, 200), octop_register.pid, octop_register.supervisor_id,
+          octop_register.version, octop_register.queues, array(select p ->> 'name' from jsonb_array_elements(octop_register.policies) p))
+  on conflict (id) do update
+     set name = excluded.name, host = excluded.host, pid = excluded.pid, supervisor_id = excluded.supervisor_id, version = excluded.version,
+         queues = excluded.queues, task_types = excluded.task_types, beat_at = excluded.beat_at, draining = false;
+  -- tasks of these types that nobody knew come back, the rest by the sweep
+  perform _octop_unpark(1000);
+end $$;
+comment on function octop_register(uuid, text, text, integer, uuid, text, text[], jsonb) is
+  'A worker says who it is, what it serves and what it knows. Repeating it is harmless.';
+
+create or replace function octop_beat(worker_ids uuid[]) returns table (worker_id uuid, unbroken boolean)
+  language sql security definer set search_path from current
+as $$
+  with known as (
+    select w.id, w.beat_at > _octop_now() - _octop_lease() as unbroken from octop_workers w where w.id = any (worker_ids) order by w.id for update
+  ), beaten as (
+    update octop_workers w
+       set beat_at = _octop_now(),
+           beating_since = case when k.unbroken then w.beating_since else _octop_now() end
+      from known k where w.id = k.id
+  ), returned as (
+    -- somebody deleted the row: the worker lives all the same
+    insert into octop_workers (id) select u from unnest(worker_ids) u where u not in (select k.id from known k)
+    on conflict do nothing
+  )
+  select u, coalesce((select k.unbroken from known k where k.id = u), false) from unnest(worker_ids) u
+$$;
+comment on function octop_beat(uuid[]) is
+  'Heartbeat for these workers. unbroken = false: the beat before is older than the lease, or the row was gone; ask octop_owned which tasks are still yours, and register again.';
+
+create or replace function octop_owned(worker_id uuid, ids uuid[], attempts integer[], claims uuid[]) returns setof uuid
+  language sql security definer set search_path from current
+as $$
+  select t.id from unnest(ids, attempts, claims) u (id, attempt, claim_id)
+    join octop_tasks_live t on t.id = u.id and t.attempt = u.attempt and t.claim_id = u.claim_id
+     and t.worker_id = octop_owned.worker_id and t.status = 'running'
+$$;
+comment on function octop_owned(uuid, uuid[], integer[], uuid[]) is 'Which of these attempts are still this worker''s.';
+
+create or replace function octop_control(worker_id uuid) returns table (version bigint, cancel uuid[])
+  language sql stable security definer set search_path from current
+as $$
+  select c.version,
+         array(select t.id from octop_tasks_live t
+                where t.status = 'running' and t.worker_id = octop_control.worker_id and t.cancel_requested_at is not null)
+    from _octop_control c
+$$;
+comment on function octop_control(uuid) is 'Asked each second: the control version (has any setting, queue, type or hold changed?) and the running tasks of this worker that are to be cancelled.';
+
+create or replace function octop_settings() returns jsonb
+  language sql stable security definer set search_path from current
+as $$
+  select jsonb_build_object(
+    'version', (select c.version from _octop_control c),
+    'values', (select jsonb_object_agg(k.key, coalesce(c.value -> 'value', k.default_value))
+                 from octop_config_keys() k left join octop_config c on c.key = k.key),
+    'worker_limits', (select coalesce(jsonb_object_agg(q.name, q.worker_limit), '{}') from octop_queues q where q.worker_limit is not null),
+    'held_queues', (select coalesce(jsonb_agg(h.target order by h.target), '[]') from octop_holds h where h.kind = 'queue'))
+$$;
+comment on function octop_settings() is 'All that a worker must know of settings, limits and holds, in one answer.';
+
+create or replace function octop_drain(worker_id uuid) returns void
+  language sql security definer set search_path from current
+as $$
+  update octop_workers w set draining = true where w.id = octop_drain.worker_id
+$$;
+comment on function octop_drain(uuid) is 'This worker claims no more; its running tasks may end.';
+
+create or replace function octop_deregister(worker_id uuid) returns integer
+  language plpgsql security definer set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_outcomes jsonb;
+  v_released integer := 0;
+begin
+  loop
+    select jsonb_agg(jsonb_build_object('id', t.id, 'attempt', t.attempt, 'claim_id', t.claim_id, 'worker_id', t.worker_id, 'outcome', 'released',
+                                        'error_message', 'its worker stopped')) into v_outcomes
+      from (select t.* from octop_tasks_live t where t.status = 'running' and t.worker_id = octop_deregister.worker_id limit 500) t;
+    exit when v_outcomes is null;
+    v_released := v_released + (select count(*) from _octop_settle(v_outcomes, false));
+  end loop;
+  delete from _octop_sleepers s where s.worker_id = octop_deregister.worker_id;
+  delete from octop_workers w where w.id = octop_deregister.worker_id;
+  if v_released > 0 then
+    perform pg_notify('octop_wake', '');
+  end if;
+  return v_released;
+end $$;
+comment on function octop_deregister(uuid) is 'A worker goes: what it still runs is released without using a try. Answers how many tasks that were.';
+
+create or replace function octop_remaining(queues text[], task_types text[]) returns integer
+  language sql stable security definer set search_path from current
+as $$
+  select count(*)::integer from (
+    select from octop_tasks_live t
+     where t.queue = any (octop_remaining.queues) and t.task_type = any (octop_remaining.task_types) and t.status in ('pending', 'failed')
+    union all
+    select from octop_tasks_live t
+     where t.queue = any (octop_remaining.queues) and t.task_type = any (octop_remaining.task_types) and t.status = 'running'
+    limit 1000) x
+$$;
+comment on function octop_remaining(text[], text[]) is 'How many tasks of these queues and types are unfinished, at most 1,000. For workers that stop when nothing is left.';

@@ -1,0 +1,174 @@
+-- The sweep: what must be done by somebody, again and again. Promise: any worker may do it at any time, two at once do no harm,
+-- each part is bounded, nothing is decided by a task's age alone, and no task code is needed.
+
+create or replace function _octop_rescue(p_judge uuid, p_most integer) returns integer
+  language plpgsql set search_path from current
+as $$
+declare
+  v_lease    interval := _octop_lease();
+  v_outcomes jsonb;
+  v_rescued  integer := 0;
+  v_n        integer;
+begin
+  -- Only who has beaten without a break for a whole lease may judge: after an outage nobody is condemned for a silence that
+  -- the judge shared.
+  if not exists (select from octop_workers w where w.id = p_judge and w.beat_at > _octop_now() - v_lease
+                    and w.beating_since <= _octop_now() - v_lease) then
+    return 0;
+  end if;
+  -- A running task whose worker has no row (somebody deleted it): the lease begins now. A living worker will beat meanwhile.
+  insert into octop_workers (id, name)
+  select distinct t.worker_id, 'unknown: its row was deleted' from octop_tasks_live t
+   where t.status = 'running' and not exists (select from octop_workers w where w.id = t.worker_id)
+  on conflict do nothing;
+  loop
+    select jsonb_agg(jsonb_build_object('id', t.id, 'attempt', t.attempt, 'claim_id', t.claim_id, 'worker_id', t.worker_id, 'outcome', 'lost',
+                                        'error_class', 'WorkerLost',
+                                        'error_message', format('worker %s was silent for longer than the lease of %s s', t.worker_id, extract(epoch from v_lease))))
+      into v_outcomes
+      from (select t.* from octop_workers w join octop_tasks_live t on t.worker_id = w.id and t.status = 'running'
+             where w.beat_at <= _octop_now() - v_lease
+             limit least(500, p_most - v_rescued) for update of t skip locked) t;
+    exit when v_outcomes is null;
+    select count(*) into v_n from _octop_settle(v_outcomes, true);
+    v_rescued := v_rescued + v_n;
+    exit when v_n = 0 or v_rescued >= p_most;
+  end loop;
+  return v_rescued;
+end $$;
+comment on function _octop_rescue(uuid, integer) is
+  'Running tasks whose worker is silent for longer than the lease: the attempt is lost and used up. Decided by rows, bounded, never waits.';
+
+create or replace function _octop_end_overdue(p_most integer) returns integer
+  language plpgsql set search_path from current
+as $$
+declare
+  v_outcomes jsonb;
+begin
+  select jsonb_agg(jsonb_build_object('id', t.id, 'attempt', t.attempt, 'claim_id', t.claim_id, 'worker_id', t.worker_id, 'outcome', 'timeout',
+                                      'error_class', 'TimeoutError', 'error_message', 'over its time limit, and its worker did not end it')) into v_outcomes
+    from (select t.* from octop_tasks_live t
+           where t.status = 'running'
+             and t.deadline_at < _octop_now() - make_interval(secs => _octop_setting('worker.deadline_grace_seconds')::double precision)
+           limit p_most for update skip locked) t;
+  if v_outcomes is null then
+    return 0;
+  end if;
+  return (select count(*) from _octop_settle(v_outcomes, true));
+end $$;
+comment on function _octop_end_overdue(integer) is 'The last resort: running tasks far over their deadline end with a timeout, whatever their worker does.';
+
+create or replace function _octop_unpark(p_most integer) returns integer
+  language plpgsql set search_path from current
+as $$
+declare
+  v_back integer;
+  v_queues text[];
+begin
+  with back as (
+    update octop_tasks_live t set status = case when t.retry_count > 0 then 'failed' else 'pending' end, blocked_by = null
+     where t.ctid = any (array(
+       select r.tid from (select distinct y.name from octop_task_types y
+                           where exists (select from octop_workers w where y.name = any (w.task_types) and w.beat_at > _octop_now() - _octop_lease())
+                             and not exists (select from octop_holds h where h.kind = 'task_type' and h.target = y.name)) n
+         cross join lateral (
+           select b.ctid as tid from octop_tasks_live b
+            where b.status = 'blocked' and b.blocked_by = 'task_type:' || n.name order by b.scheduled_at, b.id limit p_most for update skip locked) r
+        limit p_most))
+    returning t.tenant, t.queue
+  ), counted as (
+    insert into _octop_counter_deltas (tenant, queue, status, day, n)
+    select b.tenant, b.queue, s.status, '-infinity', s.sign * count(*)
+      from back b cross join (values ('waiting', 1), ('blocked', -1)) s (status, sign) group by b.tenant, b.queue, s.status, s.sign
+  )
+  select count(*), array_agg(distinct b.queue) into v_back, v_queues from back b;
+  if v_back > 0 then
+    perform _octop_wake(v_queues, array_fill('-infinity'::timestamptz, array[cardinality(v_queues)]));
+  end if;
+  return v_back;
+end $$;
+comment on function _octop_unpark(integer) is 'Parked tasks whose type is known again and not held come back, oldest first, bounded.';
+
+create or replace function _octop_fold_counters() returns integer
+  language plpgsql set search_path from current
+as $$
+declare
+  v_folded integer;
+begin
+  if not pg_try_advisory_xact_lock(hashtextextended('_octop_counters', '_octop_counters'::regclass::oid::bigint)) then
+    return 0;
+  end if;
+  with taken as (
+    delete from _octop_counter_deltas d
+     where d.ctid = any (array(select x.ctid from _octop_counter_deltas x limit 20000 for update skip locked))
+    returning d.*
+  ), folded as (
+    insert into _octop_counters as c (tenant, queue, status, day, n, scheduled_sum, scheduled_min, scheduled_max)
+    select t.tenant, t.queue, t.status, t.day, sum(t.n), sum(t.scheduled_sum), min(t.scheduled_min), max(t.scheduled_max)
+      from taken t group by 1, 2, 3, 4 order by 1, 2, 3, 4
+    on conflict (tenant, queue, status, day) do update
+       set n = c.n + excluded.n, scheduled_sum = c.scheduled_sum + excluded.scheduled_sum,
+           scheduled_min = least(c.scheduled_min, excluded.scheduled_min), scheduled_max = greatest(c.scheduled_max, excluded.scheduled_max)
+  )
+  select count(*) into v_folded from taken;
+  return v_folded;
+end $$;
+comment on function _octop_fold_counters() is 'Add what the exchanges appended to the counters, at most 20,000 rows a call.';
+
+create or replace function _octop_chore_due(p_name text, p_every interval) returns boolean
+  language plpgsql set search_path from current
+as $$
+begin
+  insert into _octop_chores (name) values (p_name) on conflict do nothing;
+  -- locks the row first, decides in the next statement: two at once, one of them does it
+  perform from _octop_chores c where c.name = p_name for update skip locked;
+  if not found then
+    return false;
+  end if;
+  update _octop_chores c set next_at = _octop_now() + p_every where c.name = p_name and c.next_at <= _octop_now();
+  return found;
+end $$;
+comment on function _octop_chore_due(text, interval) is 'May this caller do the chore now? At most one does, once per interval.';
+
+create or replace function octop_sweep(worker_id uuid)
+  returns table (rescued integer, overdue integer, unparked integer, folded integer, days_made integer, days_dropped integer)
+  language plpgsql security definer set search_path from current set lock_timeout = '50ms'
+as $$
+#variable_conflict use_column
+declare
+  v_keep timestamptz;
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'octop: the sweep needs READ COMMITTED, not %', upper(current_setting('transaction_isolation'))
+      using errcode = 'OC301', hint = 'Set default_transaction_isolation of this role to read committed.';
+  end if;
+  rescued := _octop_rescue(octop_sweep.worker_id, 5000);
+  overdue := _octop_end_overdue(500);
+  unparked := _octop_unpark(2000);
+  folded := _octop_fold_counters();
+  days_made := 0;
+  days_dropped := 0;
+  if rescued + overdue > 0 then
+    perform pg_notify('octop_wake', '');
+  end if;
+  if _octop_chore_due('days', interval '10 minutes') then
+    days_made := octop_make_days();
+    days_dropped := octop_drop_days();
+  end if;
+  if _octop_chore_due('purge', interval '1 minute') then
+    v_keep := _octop_now() - make_interval(days => _octop_setting('history.retention_days')::integer);
+    delete from octop_attempts a
+     where a.ctid = any (array(
+       select x.ctid from octop_attempts x
+        where x.ended_at < v_keep
+          and not exists (select from octop_tasks_live t where t.id = x.task_id) and not exists (select from octop_tasks_frozen t where t.id = x.task_id)
+        order by x.ended_at limit 5000 for update skip locked));
+    delete from octop_workers w
+     where w.beat_at < _octop_now() - greatest(10 * _octop_lease(), interval '1 hour')
+       and not exists (select from octop_tasks_live t where t.status = 'running' and t.worker_id = w.id);
+    delete from _octop_sleepers s where not exists (select from octop_workers w where w.id = s.worker_id);
+  end if;
+  return next;
+end $$;
+comment on function octop_sweep(uuid) is
+  'Rescue, deadlines, parked tasks, counters, days and purges, each bounded. Any worker calls it every worker.rescue_seconds; calling it at any time is harmless. Error: OC301 isolation level.';

@@ -1,0 +1,58 @@
+-- Who may do what. Promise: the least that each role needs; EXECUTE revoked from PUBLIC; no grant on a leaf, ever; a right that
+-- is not listed here does not exist. :"owner" and the other names in this form are roles; the installer puts them in.
+
+do $$
+declare
+  r record;
+begin
+  -- only what is ours: the schema may hold other things
+  for r in select p.oid::regprocedure as it from pg_proc p
+            where p.pronamespace = current_schema()::regnamespace and p.proowner = current_user::regrole and p.proname ~ '^_?octop_' loop
+    execute format('revoke all on function %s from public', r.it);
+  end loop;
+end $$;
+
+-- producer: registers tasks in its own transactions, sees and cancels its own
+grant insert (id, tenant, queue, lane, task_type, payload, priority, scheduled_at, max_retries, timeout_seconds, retry_policy, tags, meta),
+      select (id) on octop_tasks to :"producer";
+grant usage on sequence octop_tasks_seq to :"producer";
+grant select on octop_my_tasks to :"producer";
+grant execute on function
+  _octop_now(), octop_uuid7(), octop_uuid_time(uuid), _octop_caller(),
+  octop_enqueue(text, jsonb, text, text, text, integer, timestamptz, double precision, integer, double precision, jsonb, text[], jsonb, uuid),
+  octop_enqueue_many(text[], text[], uuid[], text[], text[], text[], integer[], timestamptz[], double precision[], integer[], double precision[],
+                     text[], text[], text[], uuid[], boolean),
+  octop_task(uuid), octop_cancel(uuid, text)
+  to :"producer";
+
+-- worker: claims and reports; nothing that acts on other people's tasks
+grant execute on function
+  _octop_now(), octop_uuid7(), octop_uuid_time(uuid),
+  octop_exchange(uuid, text[], integer[], text[], text[], uuid[], integer[], uuid[], text[], jsonb, boolean, boolean),
+  octop_sleep(uuid, text[], double precision), octop_doubt(), octop_doubtful(xid8),
+  octop_register(uuid, text, text, integer, uuid, text, text[], jsonb), octop_declare_task_types(jsonb),
+  octop_beat(uuid[]), octop_owned(uuid, uuid[], integer[], uuid[]), octop_control(uuid), octop_settings(),
+  octop_drain(uuid), octop_deregister(uuid), octop_remaining(text[], text[]), octop_sweep(uuid),
+  octop_make_days(integer), octop_task(uuid)
+  to :"worker";
+grant select on octop_config, octop_migrations to :"worker", :"producer";
+
+-- viewer: reads everything
+grant select on octop_tasks, octop_attempts, octop_config, octop_queues, octop_task_types, octop_workers, octop_holds, octop_audit, octop_migrations,
+  octop_task_summary, octop_failed_tasks, octop_running_tasks, octop_queue_summary, octop_worker_summary, octop_throughput, octop_latest_failures,
+  octop_my_tasks
+  to :"viewer", :"operator";
+grant execute on function
+  _octop_now(), octop_uuid_time(uuid), octop_task(uuid), octop_config_keys(), _octop_setting(text), _octop_caller(), _octop_summary(), _octop_counted(),
+  _octop_queue_counts(), octop_settings(), octop_retry_delay(jsonb, integer)
+  to :"viewer", :"operator";
+
+-- operator: acts
+grant insert, update, delete on octop_config to :"operator";
+grant update (worker_limit, max_retries, timeout_seconds, retry_policy), insert (name, worker_limit, max_retries, timeout_seconds, retry_policy)
+  on octop_queues to :"operator";
+grant update (queue, priority, max_retries, timeout_seconds, retry_policy) on octop_task_types to :"operator";
+grant execute on function
+  octop_cancel(uuid, text), octop_retry(uuid), octop_delete(uuid), octop_pause(text, text), octop_resume(text), octop_scale(text, integer),
+  octop_config_set(text, jsonb), octop_make_days(integer), octop_drop_days(integer, integer), octop_uuid7()
+  to :"operator";
