@@ -12,6 +12,7 @@ command, and says what the reader should do::
     │   ├── InvalidNameError          OC110
     │   ├── InvalidPayloadError       OC111
     │   ├── PayloadTooLargeError      OC112
+    │   ├── ResultTooLargeError       what a task returned is over task.result_bytes_max
     │   ├── InvalidOptionError        OC113
     │   ├── InvalidTimeError          OC114
     │   ├── InvalidArgumentsError     the arguments do not fit the function
@@ -41,7 +42,7 @@ command, and says what the reader should do::
     │   ├── RoleMissingError          OC502
     │   ├── OwnerIsSuperuserError     OC503
     │   ├── MigrationChangedError     OC504
-    │   ├── NewerSchemaError
+    │   ├── NewerSchemaError          OC506
     │   └── ServerTooOldError         OC505
     └── PrivateDatabaseError          the private PostgreSQL does not start
 """
@@ -121,6 +122,10 @@ class PayloadTooLargeError(InvalidTaskError):
     """The payload is over ``task.payload_bytes_max``: pass a reference to the data instead."""
 
     sqlstate = "OC112"
+
+
+class ResultTooLargeError(InvalidTaskError):
+    """What the task returned is over ``task.result_bytes_max``: return a reference to the data instead."""
 
 
 class InvalidOptionError(InvalidTaskError):
@@ -289,6 +294,8 @@ class MigrationChangedError(SchemaError):
 
 class NewerSchemaError(SchemaError):
     """The schema was installed by a newer version: upgrade the package."""
+
+    sqlstate = "OC506"
 
 
 class ServerTooOldError(SchemaError):

@@ -1,0 +1,448 @@
+"""The application: registers functions as task types, enqueues their calls, runs a worker."""
+
+import functools
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, NoReturn, ParamSpec, Protocol, TypeVar, overload
+from uuid import UUID
+
+from octop.bulk import Calls, Chunks, Enqueued
+from octop.handle import Handle
+from octop.model.context import Context
+from octop.model.definition import Registry, Retry, RunIn, TaskDefinition, define
+from octop.model.errors import ConfigurationError, InvalidNameError, InvalidTaskError, UnknownTaskTypeError
+from octop.model.hooks import Hooks
+from octop.model.options import checked_name
+from octop.model.settings import Settings, load_settings
+from octop.task import Caller, Options, PreparedCall, Task, checked_id, plain_result
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from octop.engine.call import Call
+    from octop.engine.pools import Pools
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Decorate(Protocol):
+    """What ``@octop.task(…)`` returns: it makes a Task of the function below it."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> Task[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R, R]: ...
+
+
+class Octop:
+    """An application: its task types, its database, its hooks.
+
+    Args:
+        dsn: Where the database is, a URL or key=value words. None = OCTOP_DSN, DATABASE_URL, libpq's variables,
+            octop.toml, ``[tool.octop]`` in pyproject.toml, else the private development database.
+        schema: Where Octop is installed there. None = OCTOP_SCHEMA, the files, else ``public``.
+        name: Shown in messages; no two applications need to differ.
+        pool_size: Most connections at once for enqueuing, per event loop and for all threads together, 1 to 1,000.
+            None = the setting ``db.connection_pool_size``.
+
+    Nothing is opened or read before it is needed.
+
+    Examples:
+        >>> octop = Octop()
+        >>> @octop.task(queue="mail", max_retries=5, timeout=30)
+        ... async def send_welcome(user_id: int) -> str:
+        ...     return f"welcome {user_id}"
+        >>> sorted(octop.registry)
+        ['send_welcome']
+    """
+
+    def __init__(
+        self,
+        dsn: str | None = None,
+        schema: str | None = None,
+        name: str | None = None,
+        *,
+        pool_size: int | None = None,
+    ) -> None:
+        """Begin without task types."""
+        if pool_size is not None and not 1 <= pool_size <= 1_000:
+            message = f"pool_size is 1 to 1,000, not {pool_size!r}"
+            raise ConfigurationError(message)
+        self._dsn = dsn
+        self._schema = schema
+        self._pool_size = pool_size
+        self.name = name or "octop"
+        self.registry: Registry = {}
+        self.hooks = Hooks()
+
+    def __repr__(self) -> str:
+        """Return the name and how many task types there are; never the DSN."""
+        return f"<Octop {self.name!r} with {len(self.registry)} task types>"
+
+    @functools.cached_property
+    def settings(self) -> Settings:
+        """Return which database and schema this application uses, and where that was said."""
+        return load_settings(dsn=self._dsn, schema=self._schema)
+
+    @functools.cached_property
+    def _pools(self) -> "Pools":
+        from octop.engine.pools import Pools  # noqa: PLC0415 - loads psycopg: only when a connection is needed
+
+        return Pools(self.settings.dsn, self.settings.schema, size=self._pool_size)
+
+    # Registering
+
+    @overload
+    def task(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> Task[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def task(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R, R]: ...
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        aliases: Sequence[str] = (),
+        run_in: RunIn | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        max_retries: int | None = None,
+        timeout: float | timedelta | None = None,
+        retry: Retry = None,
+        tags: Sequence[str] = (),
+    ) -> Decorate: ...
+    def task(
+        self,
+        function: Any = None,
+        *,
+        name: str | None = None,
+        aliases: Sequence[str] = (),
+        run_in: RunIn | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        max_retries: int | None = None,
+        timeout: float | timedelta | None = None,
+        retry: Retry = None,
+        tags: Sequence[str] = (),
+    ) -> Any:
+        """Register a function as a task type: ``@octop.task`` or ``@octop.task(queue="mail")``. It stays a function.
+
+        Args:
+            function: ``def`` or ``async def``. Parameters may have any type that ``octop.model.codec`` knows; one
+                annotated with ``octop.Context`` gets the running task.
+            name: Stored in each task, 1 to 200 characters; default: the function's name.
+            aliases: Older names under which tasks may still wait.
+            run_in: ``loop`` (default for async), ``thread`` (default for def), ``process`` (can be killed).
+            queue: Default: ``default``.
+            priority: 0 (first) to 9 (last); default 5.
+            max_retries: Further tries after the first, 0 to 1,000; None = the queue's or the configuration's.
+            timeout: Limit of one attempt, seconds or a timedelta, more than 0 and at most 31 days. None = the queue's or
+                the configuration's.
+            retry: A RetryPolicy, or a list of delays in seconds.
+            tags: At most 50 labels of each task.
+
+        Returns:
+            A Task.
+
+        Raises:
+            InvalidTaskError: The function can not be a task.
+            InvalidNameError: A name is no name, or belongs to another function.
+            InvalidOptionError: An option is out of bounds.
+        """
+
+        def decorate(function: Callable[..., Any]) -> Task[..., Any, Any]:
+            definition = define(
+                function.definition.function if isinstance(function, Task) else function,
+                name=name,
+                aliases=aliases,
+                run_in=run_in,
+                queue=queue,
+                priority=priority,
+                max_retries=max_retries,
+                timeout=timeout,
+                retry=retry,
+                tags=tags,
+            )
+            self._register(definition)
+            return Task(self, definition)
+
+        return decorate if function is None else decorate(function)
+
+    def _register(self, definition: TaskDefinition) -> None:
+        for name in (definition.name, *definition.aliases):
+            known = self.registry.get(name)
+            if known is not None and not (known.name == definition.name and definition.same_as(known)):
+                place = f"{known.function.__module__}.{known.function.__qualname__}"
+                message = f"the name {name!r} belongs to {place} already"
+                raise InvalidNameError(message, hint='Give this one another: @octop.task(name="…").')
+        for name in (definition.name, *definition.aliases):
+            self.registry[name] = definition
+
+    def schedule(self, *_args: object, **_options: object) -> NoReturn:
+        """Refuse: schedules do not exist yet.
+
+        Raises:
+            ConfigurationError: Always.
+        """
+        message = "this version has no schedules yet, so @octop.schedule can do nothing"
+        raise ConfigurationError(message, hint="Enqueue with using(at=…), or let cron call `octop enqueue`.")
+
+    def on_worker_start(self, function: F) -> F:
+        """Call a function, async or not, before a worker process claims its first task."""
+        self.hooks.worker_start.append(_hook(function))
+        return function
+
+    def on_worker_stop(self, function: F) -> F:
+        """Call a function, async or not, after the last task of a worker process; the last registered comes first."""
+        self.hooks.worker_stop.append(_hook(function))
+        return function
+
+    def middleware(self, function: F) -> F:
+        """Wrap each attempt: ``async def timed(context, call_next): return await call_next()``. The first is the
+        outermost.
+        """
+        self.hooks.middleware.append(_hook(function))
+        return function
+
+    def on_success(self, function: F) -> F:
+        """Call ``function(context, result)`` after each attempt that succeeded."""
+        self.hooks.success.append(_hook(function))
+        return function
+
+    def on_failure(self, function: F) -> F:
+        """Call ``function(context, error)`` after each attempt that failed in any way."""
+        self.hooks.failure.append(_hook(function))
+        return function
+
+    def on_retry(self, function: F) -> F:
+        """Call ``function(context, error)`` after a failure that will be tried again."""
+        self.hooks.retry.append(_hook(function))
+        return function
+
+    def on_freeze(self, function: F) -> F:
+        """Call ``function(context, error)`` after a failure that used up the last try."""
+        self.hooks.freeze.append(_hook(function))
+        return function
+
+    # Enqueuing
+
+    def named(self, name: str) -> Caller[..., Any]:
+        """Return a task type by its name: one of this application, checked as such, or one of another code base.
+
+        Args:
+            name: 1 to 200 characters.
+
+        Raises:
+            InvalidNameError: It is no name.
+        """
+        found = self.registry.get(checked := checked_name(name, "a task type's name"))
+        return Caller(self, checked, Options()) if found is None else Task(self, found)
+
+    async def enqueue(self, name: str, payload: Mapping[str, object] | None = None, **options: Any) -> Handle[Any]:
+        """Enqueue a task by the name of its type, whose function may belong to another code base.
+
+        Args:
+            name: Of the task type.
+            payload: Its arguments by name.
+            **options: As for ``using``.
+
+        Raises:
+            InvalidTaskError: A subclass says what is wrong.
+        """
+        return await self.submit(self.named(name).using(**options).prepared((), _by_name(payload)))
+
+    def enqueue_sync(self, name: str, payload: Mapping[str, object] | None = None, **options: Any) -> Handle[Any]:
+        """Enqueue a task by the name of its type; see ``enqueue``."""
+        return self.submit_sync(self.named(name).using(**options).prepared((), _by_name(payload)))
+
+    @overload
+    async def enqueue_many(
+        self, calls: Calls, *, connection: object = None, return_ids: Literal[False] = False
+    ) -> int: ...
+    @overload
+    async def enqueue_many(
+        self, calls: Calls, *, connection: object = None, return_ids: Literal[True]
+    ) -> list[UUID]: ...
+    async def enqueue_many(
+        self, calls: Calls, *, connection: object = None, return_ids: bool = False
+    ) -> int | list[UUID]:
+        """Enqueue any number of calls, all or nothing, thousands per statement.
+
+        Args:
+            calls: What ``task.call(…)`` returns, from any iterable or asynchronous iterable; it is read while it
+                is sent, so that a generator of millions needs little memory.
+            connection: A connection or session of yours: the tasks are part of its transaction, sent as one statement.
+            return_ids: Return the ids in the order of the calls, not how many there were.
+
+        Raises:
+            InvalidTaskError: One of them is refused; the message says which; nothing was enqueued.
+        """
+        made: Enqueued = []
+        if connection is None:
+            for chunk in await self._pools.run_all_async(Chunks(whole=False).statements_async(calls)):
+                made.extend(chunk)
+        else:
+            from octop.engine.foreign import run_foreign_async  # noqa: PLC0415 - loads psycopg
+
+            async for call in Chunks(whole=True).statements_async(calls):
+                answer = await run_foreign_async(connection, call, schema=self.settings.schema)
+                made.extend(answer)
+        return [UUID(id) for id, _ in made] if return_ids else len(made)
+
+    @overload
+    def enqueue_many_sync(
+        self, calls: Iterable[PreparedCall[Any]], *, connection: object = None, return_ids: Literal[False] = False
+    ) -> int: ...
+    @overload
+    def enqueue_many_sync(
+        self, calls: Iterable[PreparedCall[Any]], *, connection: object = None, return_ids: Literal[True]
+    ) -> list[UUID]: ...
+    def enqueue_many_sync(
+        self, calls: Iterable[PreparedCall[Any]], *, connection: object = None, return_ids: bool = False
+    ) -> int | list[UUID]:
+        """Enqueue any number of calls, all or nothing; see ``enqueue_many``."""
+        made: Enqueued = []
+        if connection is None:
+            for chunk in self._pools.run_all(Chunks(whole=False).statements(calls)):
+                made.extend(chunk)
+        else:
+            from octop.engine.foreign import run_foreign  # noqa: PLC0415 - loads psycopg
+
+            for call in Chunks(whole=True).statements(calls):
+                answer = run_foreign(connection, call, schema=self.settings.schema)
+                made.extend(answer)
+        return [UUID(id) for id, _ in made] if return_ids else len(made)
+
+    async def submit(self, prepared: PreparedCall[Any]) -> Handle[Any]:
+        """Enqueue what ``task.call(…)`` returned; submit it once, for it has its id already.
+
+        Args:
+            prepared: The call.
+        """
+        if prepared.connection is None:
+            id, created = await self._pools.enqueue_async(prepared.task, fresh=prepared.fresh)
+        else:
+            from octop.engine.foreign import run_foreign_async  # noqa: PLC0415 - loads psycopg
+
+            call, _ = _one(prepared)
+            id, created = (await run_foreign_async(prepared.connection, call, schema=self.settings.schema))[0]
+        return self._handle_of(prepared, id, created)
+
+    def submit_sync(self, prepared: PreparedCall[Any]) -> Handle[Any]:
+        """Enqueue what ``task.call(…)`` returned; see ``submit``."""
+        call, again = _one(prepared)
+        if prepared.connection is None:
+            id, created = self._pools.run(call, again)[0]
+        else:
+            from octop.engine.foreign import run_foreign  # noqa: PLC0415 - loads psycopg
+
+            id, created = run_foreign(prepared.connection, call, schema=self.settings.schema)[0]
+        return self._handle_of(prepared, id, created)
+
+    def _handle_of(self, prepared: PreparedCall[Any], id: str, created: bool) -> Handle[Any]:
+        # An id that was made here and exists already was written by our own first try, whose answer was lost.
+        return Handle(id, self._pools, prepared.decode, created=created or prepared.fresh)
+
+    def handle(self, id: UUID | str, task_type: str | None = None) -> Handle[Any]:
+        """Return the handle of a task that was enqueued earlier, or elsewhere.
+
+        Args:
+            id: The task's id.
+            task_type: Its type, if the result is to come back as the type of the function's return annotation.
+
+        Raises:
+            InvalidOptionError: The id is no UUID.
+            UnknownTaskTypeError: No such type is registered here.
+        """
+        definition: TaskDefinition | None = None
+        if task_type is not None and (definition := self.registry.get(task_type)) is None:
+            message = f"no task type {task_type!r} is registered here"
+            raise UnknownTaskTypeError(message, hint="Import the module of its function, or leave task_type out.")
+        return Handle(checked_id(id), self._pools, plain_result if definition is None else definition.decode_result)
+
+    def close(self) -> None:
+        """Close the idle connections of blocking calls. Those of an event loop are closed with it."""
+        self._pools.close_idle()
+
+    # Running
+
+    async def worker(self, *, stop: "asyncio.Event | None" = None, **options: Any) -> None:
+        """Run one worker in this event loop until ``stop`` is set, it is cancelled, or nothing is left (``drain=True``).
+
+        It beats from a thread and handles no signals: they are yours. For several processes, or to be restarted when
+        code changes, use the command ``octop worker``.
+
+        Args:
+            stop: Set it to stop with grace.
+            **options: Those of ``octop.worker.WorkerOptions`` but ``dsn`` and ``schema``, which are this application's:
+                ``queues``, ``concurrency``, ``name``, ``drain``, ``grace_seconds``, ``listen``.
+
+        Raises:
+            ConfigurationError: An option is out of bounds.
+            DatabaseUnreachableError: No database answers at the start.
+            SchemaError: Octop is not installed there, or in another version.
+        """
+        import asyncio  # noqa: PLC0415 - a client needs no event loop of ours
+
+        from octop import __version__  # noqa: PLC0415 - the package names this module
+        from octop.worker import WorkerOptions, run_embedded  # noqa: PLC0415 - a client needs no worker
+
+        dsn = await asyncio.to_thread(self._pools.address)
+        chosen = WorkerOptions(dsn=dsn, schema=self.settings.schema, **options)
+        await run_embedded(chosen, self.registry, self.hooks, stop=stop, version=__version__)
+
+    def run_worker(self, **options: Any) -> None:
+        """Run one worker in this process until SIGTERM or SIGINT, or until nothing is left (``drain=True``).
+
+        Args:
+            **options: As for ``worker``.
+
+        Raises:
+            OctopError: As ``worker`` does.
+        """
+        import asyncio  # noqa: PLC0415 - a client needs no event loop of ours
+        import signal  # noqa: PLC0415 - likewise
+
+        async def until_a_signal() -> None:
+            stop = asyncio.Event()
+            loop = asyncio.get_running_loop()
+            loop.add_signal_handler(signal.SIGTERM, stop.set)
+            loop.add_signal_handler(signal.SIGINT, stop.set)
+            await self.worker(stop=stop, **options)
+
+        asyncio.run(until_a_signal())
+
+
+def _hook(function: Any) -> Any:
+    if not callable(function):
+        message = f"a hook is a function, not {function!r}"
+        raise ConfigurationError(message)
+    return function
+
+
+def _by_name(payload: Mapping[str, object] | None) -> dict[str, object]:
+    if any(not isinstance(key, str) for key in payload or ()):
+        message = f"the payload is a dict of arguments by name, not {payload!r}"
+        raise InvalidTaskError(message)
+    return dict(payload or {})
+
+
+def _one(prepared: PreparedCall[Any]) -> "tuple[Call[Enqueued], Call[Enqueued]]":
+    """Return the call, and the form in which it may be repeated: the id tells whether the first one was committed."""
+    from octop.engine.calls import octop_enqueue_many  # noqa: PLC0415 - loads psycopg
+
+    tasks = [prepared.task]
+    return octop_enqueue_many(tasks, fresh=prepared.fresh), octop_enqueue_many(tasks, fresh=False)

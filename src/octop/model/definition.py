@@ -1,0 +1,386 @@
+"""A task type as Python knows it: a name, a function, and how its arguments become a payload and come back.
+
+Arguments are stored by name, and defaults are not stored: a parameter that is added, moved or given a new default
+changes nothing for the tasks that wait, and a parameter that is gone is a clear error before the body runs.
+"""
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final, Literal
+
+from octop.model.codec import ANY, codec_for, typed
+from octop.model.context import Context
+from octop.model.errors import InvalidArgumentsError, InvalidPayloadError, InvalidTaskError, PayloadTooLargeError
+from octop.model.json_text import RefusedError, from_text, to_text
+from octop.model.options import checked_name, checked_priority, checked_retries, checked_tags, checked_timeout
+from octop.model.retry import RetryPolicy, checked_retry
+from octop.model.scalars import Codec
+from octop.model.work import TaskTypePolicy
+
+RunIn = Literal["loop", "thread", "process"]
+# The largest value of task.payload_bytes_max: what is over it need not travel to the database to be refused.
+PAYLOAD_CHARACTERS_MAX: Final = 67_108_864
+Retry = RetryPolicy | Sequence[float | timedelta] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What binding needs of a signature, worked out once.
+
+    Attributes:
+        positional: Names that take positional arguments, in order, without context parameters.
+        codecs: Codec of each parameter, by name, without context parameters.
+        required: Those without a default.
+        positional_only: Those that can not be passed by name, context parameters included, in order.
+        contexts: Parameters that get the Context.
+        rest: Codec of the values of ``**kwargs``; None = there is none.
+        result: Codec of what the function returns.
+        allowed: Names that may be passed by name.
+    """
+
+    positional: tuple[str, ...]
+    codecs: dict[str, Codec]
+    required: frozenset[str]
+    positional_only: tuple[str, ...]
+    contexts: frozenset[str]
+    rest: Codec | None
+    result: Codec
+    allowed: frozenset[str]
+
+
+@dataclass(slots=True, eq=False)
+class TaskDefinition:
+    """One registered task type.
+
+    Attributes:
+        name: Stored in each task.
+        function: What runs.
+        run_in: ``loop`` (async), ``thread`` or ``process``.
+        policy: What the worker declares in ``octop_task_types``.
+        aliases: Older names under which tasks may still wait.
+        tags: Labels of each task, unless ``using(tags=…)`` says otherwise.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    run_in: RunIn
+    policy: TaskTypePolicy
+    aliases: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    _plan: Plan | None = field(default=None, repr=False)
+
+    @property
+    def is_async(self) -> bool:
+        """Tell whether calling the function returns a coroutine."""
+        return inspect.iscoroutinefunction(self.function)
+
+    @property
+    def plan(self) -> Plan:
+        """Return the plan of the signature; annotations are resolved at first use, when all modules are complete.
+
+        Raises:
+            InvalidTaskError: An annotation can not be resolved.
+        """
+        if self._plan is None:
+            self._plan = _planned(self.function, self.name)
+        return self._plan
+
+    def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> str:
+        """Write the arguments of one call as the JSON text of a payload.
+
+        Args:
+            args: Positional arguments, without the context.
+            kwargs: Arguments by name.
+
+        Returns:
+            A JSON object: only what was passed, by name.
+
+        Raises:
+            InvalidArgumentsError: They do not fit the signature.
+            NotJsonError: A value is not of its annotated type, or has no JSON form; the message begins with the path.
+            InvalidTimeError: A datetime without a zone.
+            PayloadTooLargeError: More than 64 million characters; the limit in force is the database's to check.
+        """
+        plan = self._plan or self.plan
+        values = self._named(plan, args, kwargs)
+        codecs = plan.codecs
+        name = ""
+        try:
+            for name, value in values.items():
+                codec = codecs.get(name) or plan.rest or ANY
+                if type(value) not in codec.exact:
+                    values[name] = codec.encode(value)
+        except RefusedError as error:
+            raise error.within(name).when_encoding() from error.__cause__
+        except RecursionError as error:
+            reason = "nested too deeply, or a value that contains itself"
+            raise RefusedError(reason).within(name).when_encoding() from error
+        text = to_text(values)
+        if len(text) > PAYLOAD_CHARACTERS_MAX:
+            message = (
+                f"the payload of {self.name} has {len(text):,} characters, more than any task.payload_bytes_max allows"
+            )
+            raise PayloadTooLargeError(message, hint="Store the data elsewhere, and pass a reference to it.")
+        return text
+
+    def _named(self, plan: Plan, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
+        if len(args) > len(plan.positional):
+            most = len(plan.positional)
+            self._refuse(f"takes at most {most} positional argument{'' if most == 1 else 's'}, not {len(args)}")
+        values: dict[str, object] = dict(zip(plan.positional, args, strict=False))
+        for name, value in kwargs.items():
+            if name in values:
+                self._refuse(f"got two values for {name!r}")
+            if name not in plan.allowed and (
+                plan.rest is None or name in plan.positional_only or name in plan.contexts
+            ):
+                self._refuse(f"has no parameter {name!r} that can be passed by name")
+            values[name] = value
+        if not plan.required <= values.keys():
+            missing = [name for name in plan.codecs if name in plan.required and name not in values]
+            self._refuse(f"needs {', '.join(map(repr, missing))}")
+        return values
+
+    def _refuse(self, what: str) -> typing.NoReturn:
+        message = f"{self.name}{_signature_text(self.function)} {what}"
+        raise InvalidArgumentsError(message, hint="Nothing was enqueued. Correct the call.")
+
+    def unbind(self, payload: str) -> dict[str, Any]:
+        """Read a payload as the arguments of the function that is registered now.
+
+        Args:
+            payload: JSON text of an object.
+
+        Returns:
+            Values by name, typed by the annotations, without the context; hand them to ``call``.
+
+        Raises:
+            InvalidPayloadError: Not JSON that Python can read (too deep, 1e400), or no object.
+            InvalidArgumentsError: A name is unknown or missing, or a value is not of its type; the body was not
+                entered.
+            InvalidTimeError: A moment without an offset.
+        """
+        plan = self._plan or self.plan
+        found = from_text(payload)
+        if not isinstance(found, dict):
+            message = f"the payload of {self.name} is no JSON object"
+            raise InvalidPayloadError(message)
+        codecs = plan.codecs
+        if plan.rest is None and (unknown := [name for name in found if name not in codecs]):
+            message = (
+                f"unexpected argument {unknown[0]!r}: {self.name}{_signature_text(self.function)} has no such parameter"
+            )
+            raise InvalidArgumentsError(message, hint="The task was enqueued for another version of the function.")
+        if not plan.required <= found.keys():
+            missing = [name for name in codecs if name in plan.required and name not in found]
+            message = f"missing argument {missing[0]!r}: {self.name}{_signature_text(self.function)} needs it"
+            raise InvalidArgumentsError(message, hint="The task was enqueued for another version of the function.")
+        name = ""
+        try:
+            for name, value in found.items():
+                codec = codecs.get(name) or plan.rest or ANY
+                if type(value) not in codec.exact:
+                    found[name] = codec.decode(value)
+        except RefusedError as error:
+            raise error.within(name).when_decoding() from error.__cause__
+        return found
+
+    def call(self, arguments: Mapping[str, Any], context: Context | None = None) -> Any:
+        """Call the function with what ``unbind`` returned, and with the context where it is asked for.
+
+        Args:
+            arguments: Values by name.
+            context: Given to the parameters annotated with Context.
+
+        Returns:
+            What the function returns: a coroutine if it is async.
+        """
+        plan = self._plan or self.plan
+        if not plan.contexts and not plan.positional_only:
+            return self.function(**arguments)
+        values = {**arguments, **dict.fromkeys(plan.contexts, context)}
+        leading: list[Any] = []
+        for name in plan.positional_only:
+            if name not in values:
+                break  # it and those behind it have defaults
+            leading.append(values.pop(name))
+        return self.function(*leading, **values)
+
+    def encode_result(self, value: object) -> str | None:
+        """Write what the function returned as JSON text.
+
+        Args:
+            value: What it returned.
+
+        Returns:
+            JSON text, or None for None.
+
+        Raises:
+            NotJsonError: It has no JSON form.
+            InvalidTimeError: A datetime without a zone.
+        """
+        if value is None:
+            return None
+        codec = (self._plan or self.plan).result
+        try:
+            return to_text(value if type(value) in codec.exact else codec.encode(value))
+        except RefusedError as error:
+            raise error.when_encoding() from error.__cause__
+        except RecursionError as error:
+            reason = "nested too deeply, or a value that contains itself"
+            raise RefusedError(reason).when_encoding() from error
+
+    def decode_result(self, text: str | None) -> Any:
+        """Read a result as the type that the function's return annotation names.
+
+        Args:
+            text: JSON text, or None for null.
+
+        Raises:
+            InvalidArgumentsError: The stored result is not of this type.
+        """
+        return None if text is None else typed(from_text(text), self.plan.result)
+
+    def same_as(self, other: "TaskDefinition") -> bool:
+        """Tell whether this is the other one again: the same function, imported or reloaded a second time."""
+        mine, theirs = self.function, other.function
+        if mine is theirs:
+            return True
+        if mine.__qualname__ != theirs.__qualname__:
+            return False
+        if "<" in mine.__qualname__:  # a lambda or a local function: the qualified name does not tell which
+            return mine.__code__ == theirs.__code__ and mine.__closure__ is None
+        return mine.__module__ == theirs.__module__ or mine.__code__.co_filename == theirs.__code__.co_filename
+
+
+Registry = dict[str, TaskDefinition]
+
+
+def define(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    aliases: Sequence[str] = (),
+    run_in: RunIn | None = None,
+    queue: str | None = None,
+    priority: int | None = None,
+    max_retries: int | None = None,
+    timeout: float | timedelta | None = None,
+    retry: Retry = None,
+    tags: Sequence[str] = (),
+) -> TaskDefinition:
+    """Make a task type of a function; for the arguments see ``Octop.task``.
+
+    Raises:
+        InvalidTaskError: The function can not be a task: a generator, a method, with ``*args``, a lambda without a
+            name.
+        InvalidNameError: A name is empty, too long, or holds control characters.
+        InvalidOptionError: Another option is out of bounds.
+    """
+    _check_function(function)
+    if name is None and function.__name__ == "<lambda>":
+        message = "a lambda has no name of its own"
+        raise InvalidTaskError(message, hint="Give it one: octop.task(name='…')(lambda: …).")
+    if isinstance(aliases, str):
+        message = f"aliases is a list of names, not {aliases!r}"
+        raise InvalidTaskError(message)
+    final_name = checked_name(function.__name__ if name is None else name, "a task type's name")
+    place = _place(function, run_in)
+    policy = TaskTypePolicy(
+        name=final_name,
+        queue=None if queue is None else checked_name(queue, "a queue's name"),
+        priority=None if priority is None else checked_priority(priority),
+        max_retries=None if max_retries is None else checked_retries(max_retries),
+        timeout_seconds=None if timeout is None else checked_timeout(timeout),
+        retry_policy=checked_retry(retry),
+        run_in=place,
+        description=(inspect.getdoc(function) or "").partition("\n")[0][:200],
+    )
+    older = tuple(checked_name(alias, "an alias") for alias in aliases)
+    return TaskDefinition(final_name, function, place, policy, older, tuple(checked_tags(tags)))
+
+
+def _check_function(function: object) -> None:
+    what = getattr(function, "__qualname__", repr(function))
+    if isinstance(function, staticmethod | classmethod):
+        message = f"{what} is a {type(function).__name__} already"
+        raise InvalidTaskError(
+            message, hint="A task is a plain function; for a static method put @octop.task below @staticmethod."
+        )
+    if inspect.ismethod(function):
+        message = f"{what} is a bound method: the object it is bound to can not be stored"
+        raise InvalidTaskError(message, hint="Make it a function of the module, and pass what it needs as arguments.")
+    if not inspect.isfunction(function):
+        message = f"{what} is no function"
+        raise InvalidTaskError(message, hint="A task is a function made with def or async def.")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        message = f"{what} is a generator: it would return before its work begins"
+        raise InvalidTaskError(message, hint="Loop inside the function, and return a list or nothing.")
+    parameters = list(inspect.signature(function).parameters.values())
+    owner = function.__qualname__.rpartition(".")[0]
+    if parameters and owner and not owner.endswith("<locals>") and parameters[0].name in ("self", "cls"):
+        message = f"{what} is a method: its {parameters[0].name!r} can not be stored"
+        raise InvalidTaskError(message, hint="Make it a function of the module, and pass what it needs as arguments.")
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        message = f"{what} takes *args, which have no names to be stored by"
+        raise InvalidTaskError(message, hint="Take a list: def f(items: list[int]).")
+
+
+def _place(function: Callable[..., Any], run_in: object) -> RunIn:
+    is_async = inspect.iscoroutinefunction(function)
+    if run_in is None:
+        return "loop" if is_async else "thread"
+    if run_in == "process":
+        return "process"
+    if run_in == "loop" and is_async:
+        return "loop"
+    if run_in == "thread" and not is_async:
+        return "thread"
+    message = f"{function.__qualname__} can not run in {run_in!r}"
+    raise InvalidTaskError(message, hint="async def runs in 'loop' or 'process', def in 'thread' or 'process'.")
+
+
+_POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _planned(function: Callable[..., Any], name: str) -> Plan:
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except (NameError, AttributeError, TypeError) as error:
+        message = f"an annotation of the task {name} can not be resolved: {error}"
+        hint = "Import its class at the top of the module, not under TYPE_CHECKING, or leave the annotation out."
+        raise InvalidTaskError(message, hint=hint) from error
+    parameters = inspect.signature(function).parameters
+    contexts = frozenset(n for n in parameters if _is_context(hints.get(n)))
+    own = {n: p for n, p in parameters.items() if n not in contexts and p.kind is not p.VAR_KEYWORD}
+    rest = next((n for n, p in parameters.items() if p.kind is p.VAR_KEYWORD), None)
+    return Plan(
+        positional=tuple(n for n, p in own.items() if p.kind in _POSITIONAL),
+        codecs={n: codec_for(hints.get(n, Any)) for n in own},
+        required=frozenset(n for n, p in own.items() if p.default is p.empty),
+        positional_only=tuple(n for n, p in parameters.items() if p.kind is p.POSITIONAL_ONLY),
+        contexts=contexts,
+        rest=None if rest is None else codec_for(hints.get(rest, Any)),
+        result=_result_codec(hints.get("return", Any)),
+        allowed=frozenset(n for n, p in own.items() if p.kind is not p.POSITIONAL_ONLY),
+    )
+
+
+def _is_context(hint: object) -> bool:
+    if hint is Context:
+        return True
+    return Context in typing.get_args(hint) and len(typing.get_args(hint)) == 2 and type(None) in typing.get_args(hint)
+
+
+def _result_codec(hint: object) -> Codec:
+    # `-> None` promises nothing about what comes back: a task that returns something all the same has not failed.
+    return ANY if hint in (None, type(None), typing.NoReturn) else codec_for(hint)
+
+
+@functools.cache
+def _signature_text(function: Callable[..., Any]) -> str:
+    return str(inspect.signature(function))

@@ -1,0 +1,328 @@
+"""A registered function: still an ordinary function, and the ways to enqueue it."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from uuid import UUID
+
+from octop.handle import Handle
+from octop.model import codec
+from octop.model.definition import Retry, TaskDefinition
+from octop.model.errors import InvalidOptionError, InvalidPayloadError
+from octop.model.ids import new_id
+from octop.model.json_text import from_text, to_text
+from octop.model.options import (
+    UNSET,
+    Unset,
+    checked_delay,
+    checked_moment,
+    checked_name,
+    checked_priority,
+    checked_retries,
+    checked_tags,
+    checked_timeout,
+)
+from octop.model.retry import checked_retry
+from octop.model.work import NewTask
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Enqueuer(Protocol):
+    """What a task needs of the application it is registered in."""
+
+    async def submit(self, prepared: "PreparedCall[Any]") -> Handle[Any]:
+        """Enqueue a prepared call."""
+
+    def submit_sync(self, prepared: "PreparedCall[Any]") -> Handle[Any]:
+        """Enqueue a prepared call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a task is enqueued, already checked; the fields are those of NewTask. None = what type, queue or
+    configuration say.
+    """
+
+    queue: str | None = None
+    lane: str = ""
+    tenant: str = ""
+    priority: int | None = None
+    scheduled_at: str | None = None
+    delay_seconds: float | None = None
+    max_retries: int | None = None
+    timeout_seconds: float | None = None
+    retry_policy: str | None = None
+    tags: tuple[str, ...] | None = None
+    meta: str | None = None
+    id: str | None = None
+    connection: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCall(Generic[R_co]):
+    """One call of a task, bound and checked, ready for ``enqueue_many``.
+
+    Attributes:
+        task: What is to be enqueued.
+        connection: On which connection; None = the application's own.
+        decode: Reads the result.
+        fresh: The id was made here, not given by the user.
+    """
+
+    task: NewTask
+    connection: object
+    decode: Callable[[str | None], Any]
+    fresh: bool
+
+
+class Caller(Generic[P, R_co]):
+    """A task with options: what ``using`` returns.
+
+    Args:
+        app: Where to enqueue.
+        definition: What to enqueue; a name where the function belongs to another code base.
+        options: How.
+    """
+
+    __slots__ = ("_app", "_definition", "_name", "_options")
+
+    def __init__(self, app: Enqueuer, definition: TaskDefinition | str, options: Options) -> None:
+        """Keep the three together."""
+        self._app = app
+        self._definition = None if isinstance(definition, str) else definition
+        self._name = definition if isinstance(definition, str) else definition.name
+        self._options = options
+
+    def __repr__(self) -> str:
+        """Return the task type and what differs from the defaults."""
+        return f"<Caller of {self._name} with {self._options}>"
+
+    async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
+        """Enqueue one call, in a transaction of its own; after ``using(connection=…)`` in yours.
+
+        Args:
+            *args: The function's arguments, without the context.
+            **kwargs: Likewise by name.
+
+        Returns:
+            The way back to the task.
+
+        Raises:
+            InvalidArgumentsError: They do not fit the signature.
+            NotJsonError: A value is not of its annotated type, or has no JSON form.
+            PayloadTooLargeError: Together they are over ``task.payload_bytes_max``.
+            DatabaseError: The database refused, or none answers.
+        """
+        return await self._app.submit(self.prepared(args, kwargs))
+
+    def enqueue_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
+        """Enqueue one call; see ``enqueue``. Inside an event loop it works, and blocks the loop for a round trip."""
+        return self._app.submit_sync(self.prepared(args, kwargs))
+
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> PreparedCall[R_co]:
+        """Bind one call for ``enqueue_many``; nothing is sent.
+
+        Raises:
+            InvalidTaskError: A subclass says what is wrong with the arguments.
+        """
+        return self.prepared(args, kwargs)
+
+    def prepared(self, args: Sequence[object], kwargs: Mapping[str, object]) -> PreparedCall[R_co]:
+        """Bind arguments that were collected elsewhere; see ``call``."""
+        definition, options = self._definition, self._options
+        if definition is None:
+            payload, decode = _payload_by_name(args, kwargs), plain_result
+        else:
+            payload, decode = definition.bind(args, kwargs), definition.decode_result
+        new = NewTask(
+            self._name,
+            payload,
+            options.id or new_id(),
+            options.queue,
+            options.lane,
+            options.tenant,
+            options.priority,
+            options.scheduled_at,
+            options.delay_seconds,
+            options.max_retries,
+            options.timeout_seconds,
+            options.retry_policy,
+            options.tags,
+            options.meta,
+        )
+        return PreparedCall(new, options.connection, decode, options.id is None)
+
+    def using(
+        self,
+        *,
+        queue: str | None | Unset = UNSET,
+        lane: str | None | Unset = UNSET,
+        tenant: str | None | Unset = UNSET,
+        priority: int | None | Unset = UNSET,
+        delay: float | timedelta | None | Unset = UNSET,
+        at: datetime | None | Unset = UNSET,
+        max_retries: int | None | Unset = UNSET,
+        timeout: float | timedelta | None | Unset = UNSET,
+        retry: Retry | Unset = UNSET,
+        tags: Sequence[str] | None | Unset = UNSET,
+        meta: Mapping[str, object] | None | Unset = UNSET,
+        id: UUID | str | None | Unset = UNSET,
+        connection: object = UNSET,
+    ) -> "Caller[P, R_co]":
+        """Return the same task with other options. What is not named stays; None goes back to what the task type says;
+        0 is 0.
+
+        Args:
+            queue: 1 to 200 characters.
+            lane: The lane inside the queue (a customer, an account), at most 200 characters.
+            tenant: Whose task it is, at most 200 characters.
+            priority: 0 (first) to 9 (last).
+            delay: Seconds or a timedelta from now on the database's clock, 0 or more. Replaces an ``at`` said earlier.
+            at: An aware datetime: not before then. Replaces a ``delay`` said earlier.
+            max_retries: Further tries after the first, 0 to 1,000; 0 = one start only.
+            timeout: Time limit of one attempt, seconds or a timedelta, more than 0 and at most 31 days.
+            retry: A RetryPolicy, or a list of delays in seconds.
+            tags: At most 50 labels, in place of the task type's.
+            meta: Riders such as a trace context: an object that the engine carries and never reads.
+            id: An id of your own. The same enqueue may then be repeated: a task that exists is found,
+                ``handle.created`` is False.
+            connection: A connection or session of yours: the task is part of its transaction. Not an asynchronous
+                one for ``enqueue_sync``.
+
+        Raises:
+            InvalidOptionError: An option is out of bounds, or both delay and at are given.
+            InvalidNameError: A name is empty, too long, or holds control characters.
+            InvalidTimeError: ``at`` is naive or absurd.
+        """
+        given = {name: value for name, value in locals().items() if name != "self" and value is not UNSET}
+        return Caller(self._app, self._definition or self._name, _changed(self._options, self._defaults(), given))
+
+    def _defaults(self) -> Options:
+        return Options() if self._definition is None else options_of(self._definition)
+
+
+class Task(Caller[P, R_co], Generic[P, T_co, R_co]):
+    """A registered function. Calling it runs it here and now, as if it had not been decorated.
+
+    Examples:
+        >>> from octop import Octop
+        >>> octop = Octop()
+        >>> @octop.task
+        ... def double(number: int) -> int:
+        ...     return 2 * number
+        >>> double(21)
+        42
+    """
+
+    __wrapped__: Callable[P, T_co]
+
+    def __init__(self, app: Enqueuer, definition: TaskDefinition) -> None:
+        """Look like the function from outside: name, docstring, signature."""
+        super().__init__(app, definition, options_of(definition))
+        self.definition = definition
+        functools.update_wrapper(self, definition.function)
+
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> T_co:
+        """Call the function itself; nothing is enqueued."""
+        return self.__wrapped__(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        """Return the name of the task type."""
+        return f"<Task {self.definition.name}>"
+
+    def __reduce__(self) -> str:
+        """Be found again by name where a process is handed this object."""
+        return self.definition.function.__qualname__
+
+    @property
+    def name(self) -> str:
+        """Return the name of the task type."""
+        return self.definition.name
+
+
+def options_of(definition: TaskDefinition) -> Options:
+    """Return what a task type says about its tasks at the moment of the enqueue.
+
+    Queue and priority are fixed then, and must hold also before any worker has declared the type. Retries, time limit
+    and policy stay null in the row: what the type, the queue or an operator says counts when the task runs.
+    """
+    policy = definition.policy
+    return Options(queue=policy.queue, priority=policy.priority, tags=definition.tags or None)
+
+
+def _changed(options: Options, defaults: Options, given: dict[str, Any]) -> Options:
+    if given.get("delay") is not None and given.get("at") is not None:
+        message = "delay and at exclude each other"
+        raise InvalidOptionError(message, hint="Give the wait, or the moment.")
+    changes: dict[str, Any] = {}
+    for name, value in given.items():
+        field, check = _CHECKS[name]
+        changes[field] = getattr(defaults, field) if value is None else check(value)
+    if given.get("delay") is not None:
+        changes["scheduled_at"] = None
+    if given.get("at") is not None:
+        changes["delay_seconds"] = None
+    return replace(options, **changes)
+
+
+def _checked_meta(value: object) -> str:
+    if not isinstance(value, Mapping):
+        message = f"meta is a dict, not {type(value).__name__}"
+        raise InvalidOptionError(message)
+    return codec.encode(dict(value))
+
+
+def checked_id(value: object) -> str:
+    """Return an id as text, or refuse it.
+
+    Raises:
+        InvalidOptionError: It is no UUID.
+    """
+    try:
+        return str(value if isinstance(value, UUID) else UUID(str(value)))
+    except ValueError as error:
+        message = f"id is a UUID, not {value!r}"
+        raise InvalidOptionError(message) from error
+
+
+def _as_retry(value: object) -> str | None:
+    policy = checked_retry(value)
+    return None if policy is None else to_text(policy)
+
+
+_CHECKS: dict[str, tuple[str, Callable[[Any], object]]] = {
+    "queue": ("queue", lambda value: checked_name(value, "a queue's name")),
+    "lane": ("lane", lambda value: checked_name(value, "a lane", empty=True)),
+    "tenant": ("tenant", lambda value: checked_name(value, "a tenant", empty=True)),
+    "priority": ("priority", checked_priority),
+    "delay": ("delay_seconds", checked_delay),
+    "at": ("scheduled_at", checked_moment),
+    "max_retries": ("max_retries", checked_retries),
+    "timeout": ("timeout_seconds", checked_timeout),
+    "retry": ("retry_policy", _as_retry),
+    "tags": ("tags", lambda value: tuple(checked_tags(value))),
+    "meta": ("meta", _checked_meta),
+    "id": ("id", checked_id),
+    "connection": ("connection", lambda value: value),
+}
+
+
+def _payload_by_name(args: Sequence[object], kwargs: Mapping[str, object]) -> str:
+    """Return the payload of a task whose function is not here: one dict, or arguments by name."""
+    payload: object = kwargs
+    if args:
+        if len(args) > 1 or kwargs or not isinstance(args[0], Mapping):
+            message = "a task that is known by name only takes one dict, or arguments by name"
+            raise InvalidPayloadError(message, hint='Write octop.named("send").enqueue(user_id=42).')
+        payload = dict(args[0])
+    return codec.encode(payload, dict[str, Any])
+
+
+def plain_result(text: str | None) -> object:
+    """Return the plain values of a result whose function is not known here."""
+    return None if text is None else from_text(text)
