@@ -1,0 +1,1 @@
+"""`octop bench`: how fast tasks go in and out, and how much of that is ours to lose."""

@@ -1,0 +1,126 @@
+"""`octop config`: the settings that rule while it runs, rows of octop_config."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import click
+
+from octop.cli.invocation import Invocation, global_options, pass_invocation
+from octop.engine import calls, reads
+from octop.engine.call import run
+from octop.engine.transaction import transaction
+from octop.model.errors import InvalidSettingError, UnknownSettingError
+
+
+@click.group(short_help="Read and change the settings that rule while it runs.")
+def config() -> None:
+    """Read and change the settings that rule while it runs.
+
+    Running workers follow within a second. DSN, schema and application are not among them: they start a process.
+    """
+
+
+@config.command("list")
+@global_options(reads=True)
+@pass_invocation
+def list_(invocation: Invocation) -> None:
+    """List every setting with its value, default, bounds and meaning."""
+    rows = invocation.ask(reads.list_config())
+    if invocation.as_json:
+        invocation.output.json(rows)
+        return
+    invocation.output.table(
+        ["setting", "value", "default", "bounds", "meaning"],
+        [
+            [row["key"], _number(row["value"]), _number(row["default"]), _bounds(row), row["description"]]
+            for row in rows
+        ],
+        right=["value", "default"],
+    )
+
+
+@config.command()
+@click.argument("key")
+@global_options(reads=True)
+@pass_invocation
+def get(invocation: Invocation, key: str) -> None:
+    """Print the value of one setting."""
+    row = _found(invocation.ask(reads.list_config()), key)
+    if invocation.as_json:
+        invocation.output.json(row)
+    else:
+        invocation.output.line(json.dumps(row["value"]))
+
+
+@config.command("set")
+@click.argument("words", metavar="KEY VALUE | KEY=VALUE...", nargs=-1, required=True)
+@global_options(reads=True)
+@pass_invocation
+def set_(invocation: Invocation, words: tuple[str, ...]) -> None:
+    """Change settings: octop config set worker.concurrency 20.
+
+    Settings that must agree are changed together: octop config set worker.lease_seconds=9 worker.heartbeat_seconds=3
+    """
+    changes = _changes(words)
+    with invocation.connection() as connection, transaction(connection):
+        for key, value in changes.items():
+            run(connection, calls.octop_config_set(key, json.dumps(value)))
+    text = "; ".join(f"{key} is {_number(value)} now" for key, value in changes.items())
+    invocation.output.done(changes, f"{text}.")
+
+
+@config.command()
+@click.argument("key")
+@global_options()
+@pass_invocation
+def reset(invocation: Invocation, key: str) -> None:
+    """Bring the default of one setting back."""
+    invocation.ask(calls.octop_config_reset(key))
+    row = _found(invocation.ask(reads.list_config()), key)
+    invocation.output.done({"key": key, "value": row["value"]}, f"{key} is {_number(row['value'])} again.")
+
+
+def _changes(words: tuple[str, ...]) -> dict[str, object]:
+    if len(words) == 2 and "=" not in words[0]:
+        return {words[0]: _parsed(*words)}
+    changes: dict[str, object] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            message = f"{word!r} is not KEY=VALUE"
+            raise click.UsageError(message)
+        changes[key] = _parsed(key, value)
+    return changes
+
+
+def _found(rows: list[dict[str, Any]], key: str) -> dict[str, Any]:
+    for row in rows:
+        if row["key"] == key:
+            return row
+    message = f"there is no setting {key!r}"
+    raise UnknownSettingError(message, hint="octop config list shows all.")
+
+
+def _parsed(key: str, text: str) -> object:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None if text.lower() == "none" else text
+    if isinstance(value, float) and not math.isfinite(value):
+        message = f"{key} must be a finite number, not {text}"
+        raise InvalidSettingError(message, hint="octop config list shows the bounds.")
+    return value
+
+
+def _number(value: object) -> str:
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _bounds(row: dict[str, Any]) -> str:
+    if row["minimum"] is None:
+        return "-"
+    none = ", or none" if str(row["kind"]).endswith("?") else ""
+    return f"{float(row['minimum']):.10g} to {float(row['maximum']):.10g}{none}"

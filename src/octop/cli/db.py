@@ -1,0 +1,116 @@
+"""`octop db`: the private database for development."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from octop.cli.invocation import Invocation, global_options, pass_invocation
+from octop.engine import private_database
+from octop.model.errors import PrivateDatabaseError
+from octop.model.settings import masked_dsn
+
+if TYPE_CHECKING:
+    from octop.engine.private_database import PrivateDatabase
+
+
+@click.group(short_help="The private development database.")
+def db() -> None:
+    """Manage the private PostgreSQL that Octop uses where no DSN is given.
+
+    It listens on a Unix socket that only you can open; its data is kept until `octop db reset`.
+    """
+
+
+def _described(running: PrivateDatabase | None) -> dict[str, object]:
+    if running is None:
+        return {"running": False, "directory": str(private_database.default_directory())}
+    return {
+        "running": True,
+        "directory": str(running.data_directory.parent),
+        "url": masked_dsn(running.url),
+        "server_pid": running.server_pid,
+        "binaries": str(running.bin_directory),
+    }
+
+
+@db.command()
+@global_options(reads=True)
+@pass_invocation
+def start(invocation: Invocation) -> None:
+    """Start it, or find it running."""
+    described = _described(private_database.start())
+    invocation.output.done(described, f"The private database runs: {described['url']}")
+    invocation.output.say("Next: octop migrate")
+
+
+@db.command()
+@global_options(reads=True)
+@pass_invocation
+def stop(invocation: Invocation) -> None:
+    """Stop it; its data stays."""
+    stopped = private_database.stop()
+    invocation.output.done({"stopped": stopped}, "Stopped." if stopped else "It was not running.")
+
+
+@db.command()
+@global_options(reads=True)
+@pass_invocation
+def status(invocation: Invocation) -> None:
+    """Say whether it runs, and where its data is."""
+    described = _described(private_database.status())
+    if invocation.as_json:
+        invocation.output.json(described)
+    else:
+        invocation.output.pairs(list(described.items()))
+
+
+@db.command()
+@click.option("--show-password", is_flag=True, help="Do not mask the password (there is one with TCP alone).")
+@global_options(reads=True)
+@pass_invocation
+def url(invocation: Invocation, show_password: bool) -> None:
+    """Print its DSN, starting it if need be: psql "$(octop db url)"."""
+    found = private_database.start().url
+    found = found if show_password else masked_dsn(found)
+    if invocation.as_json:
+        invocation.output.json({"url": found})
+    else:
+        invocation.output.line(found)
+
+
+@db.command(context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@pass_invocation
+def psql(invocation: Invocation, arguments: tuple[str, ...]) -> None:
+    """Open psql in it, starting it if need be; ARGUMENTS go to psql: octop db psql -c '\\dt'."""
+    running = private_database.start()
+    beside = running.bin_directory / "psql"
+    program = str(beside) if beside.exists() else shutil.which("psql")
+    if program is None:
+        message = "psql is not installed on this machine"
+        raise PrivateDatabaseError(
+            message, hint="Install it (Debian: postgresql-client), or connect with: octop db url"
+        )
+    sys.stdout.flush()
+    os.execv(program, [program, "--dbname", running.url, *arguments])
+
+
+@db.command()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@global_options(reads=True)
+@pass_invocation
+def reset(invocation: Invocation, yes: bool) -> None:
+    """Stop it and delete its data. On a terminal it asks first; elsewhere it needs --yes."""
+    directory = private_database.default_directory()
+    if not yes:
+        if not sys.stdin.isatty():
+            message = "this deletes all data of the private database: say --yes"
+            raise click.UsageError(message)
+        click.confirm(f"Delete all data in {directory}?", abort=True, err=True)
+    private_database.reset()
+    invocation.output.done({"deleted": str(directory)}, f"Deleted the data in {directory}.")

@@ -1,0 +1,86 @@
+"""`octop enqueue`: register one task from the command line."""
+
+from __future__ import annotations
+
+import click
+
+from octop.cli.invocation import Invocation, global_options, pass_invocation
+from octop.cli.moments import DURATION, MOMENT
+from octop.cli.payload import payload_from
+from octop.cli.tasks import TASK_ID, report_ended, wait_until_ended
+from octop.engine import calls
+from octop.engine.call import run
+from octop.model.ids import new_id
+from octop.model.work import NewTask
+
+
+@click.command(short_help="Enqueue one task.")
+@click.argument("task_type", metavar="TYPE")
+@click.argument("words", metavar="[JSON | KEY=VALUE...]", nargs=-1)
+@click.option("--queue", help="Default: the type's queue, else `default`.")
+@click.option(
+    "--delay", type=DURATION, metavar="DURATION", help="Start not before this time has passed: 90, 5m, 1h30m."
+)
+@click.option("--at", type=MOMENT, metavar="MOMENT", help="Start not before: 2030-01-31T09:00:00+08:00.")
+@click.option("--priority", type=click.IntRange(0, 9), help="0 runs first, 9 last (default 5).")
+@click.option("--max-retries", type=click.IntRange(0, 1000), help="Further tries after the first.")
+@click.option("--timeout", type=DURATION, metavar="DURATION", help="Time limit of one attempt.")
+@click.option("--tag", "tags", multiple=True, help="A label to find it by; may be repeated.")
+@click.option("--tenant", default="", help="Whose task it is.")
+@click.option("--lane", default="", help="Its lane in the queue; lanes take turns.")
+@click.option("--id", "task_id", type=TASK_ID, help="An id of your own: the same call again enqueues nothing twice.")
+@click.option("--wait", is_flag=True, help="Wait until it has ended: 0 success, 1 frozen or cancelled.")
+@click.option("--wait-timeout", type=DURATION, metavar="DURATION", help="Wait at most so long (exit code 7).")
+@global_options(reads=True)
+@pass_invocation
+def enqueue(
+    invocation: Invocation,
+    task_type: str,
+    words: tuple[str, ...],
+    *,
+    queue: str | None,
+    delay: float | None,
+    at: str | None,
+    priority: int | None,
+    max_retries: int | None,
+    timeout: float | None,
+    tags: tuple[str, ...],
+    tenant: str,
+    lane: str,
+    task_id: str | None,
+    wait: bool,
+    wait_timeout: float | None,
+) -> None:
+    """Enqueue one task of TYPE and print its id.
+
+    The payload is a JSON object, or key=value words: octop enqueue send_welcome user_id=42. `-` reads it from standard
+    input. Nothing of your application is imported: a type that nobody knows waits for a worker that does.
+    """
+    if delay is not None and at is not None:
+        message = "--delay and --at exclude each other"
+        raise click.UsageError(message)
+    new = NewTask(
+        task_type=task_type,
+        payload=payload_from(words),
+        id=task_id or new_id(),
+        queue=queue,
+        lane=lane,
+        tenant=tenant,
+        priority=priority,
+        scheduled_at=at,
+        delay_seconds=delay,
+        max_retries=max_retries,
+        timeout_seconds=timeout,
+        tags=list(tags) or None,
+    )
+    with invocation.connection() as connection:
+        found, created = run(connection, calls.octop_enqueue_many([new], fresh=False))[0]
+        if not created:
+            invocation.output.say(f"There is a task {found} already: nothing was enqueued.")
+        if wait or wait_timeout is not None:
+            report_ended(invocation, [wait_until_ended(connection, found, wait_timeout)])
+            return
+    if invocation.as_json:
+        invocation.output.json({"id": found, "created": created})
+    else:
+        invocation.output.line(found)

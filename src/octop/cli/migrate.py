@@ -1,0 +1,55 @@
+"""`octop migrate`: install or upgrade the schema."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from octop import __version__
+from octop.cli.invocation import Invocation, global_options, pass_invocation
+from octop.engine.install import install, require
+from octop.engine.install import status as installed
+
+
+@click.group(invoke_without_command=True, short_help="Install or upgrade the schema.")
+@click.option("--role-prefix", default="octop_", show_default=True, help="Beginning of the names of the roles.")
+@global_options(reads=True)
+@click.pass_context
+def migrate(ctx: click.Context, role_prefix: str) -> None:
+    """Install Octop in the database, or upgrade it; again and from many processes at once is harmless.
+
+    It needs a login that may create roles and objects. For a DBA who runs scripts with psql alone: octop sql install.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    invocation = ctx.ensure_object(Invocation)
+    found = install(invocation.database_url, schema=invocation.settings.schema, role_prefix=role_prefix)
+    invocation.output.done(
+        asdict(found), f"The schema {found.schema} has the tables and functions of Octop {found.version}."
+    )
+
+
+@migrate.command()
+@global_options(reads=True)
+@pass_invocation
+def status(invocation: Invocation) -> None:
+    """Compare the schema with this package; change nothing. Exit code 5 when Octop is missing there or does not fit."""
+    with invocation.connection() as connection:
+        found = installed(connection, invocation.settings.schema)
+        if invocation.as_json:
+            invocation.output.json({**asdict(found), "current": found.current, "package": __version__})
+        else:
+            functions = "those of this package" if found.functions_current else "not those of this package"
+            invocation.output.pairs(
+                [
+                    ("schema", found.schema),
+                    ("installed by", found.version),
+                    ("this package", __version__),
+                    ("missing migrations", list(found.missing)),
+                    ("changed migrations", list(found.changed)),
+                    ("unknown migrations", list(found.newer)),
+                    ("functions", functions if found.present else None),
+                ]
+            )
+        require(connection, invocation.settings.schema)

@@ -1,0 +1,54 @@
+"""`octop sql`: scripts for a DBA who runs them with psql alone."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from octop import __version__
+from octop.cli.invocation import Invocation, global_options, pass_invocation
+from octop.engine import script
+
+ROLE_PREFIX = click.option(
+    "--role-prefix", default="octop_", show_default=True, help="Beginning of the names of the roles."
+)
+
+
+def _place(invocation: Invocation, role_prefix: str) -> script.Place:
+    return script.Place(invocation.settings.schema, role_prefix)
+
+
+@click.group(short_help="Print scripts for psql; change nothing.")
+def sql() -> None:
+    """Print one script to stdout that a DBA runs with psql alone. Nothing is changed, no database is asked.
+
+    octop sql install | psql -d mydb
+    """
+
+
+@sql.command()
+@ROLE_PREFIX
+@global_options()
+@pass_invocation
+def install(invocation: Invocation, role_prefix: str) -> None:
+    """Print what installs Octop into an empty schema."""
+    sys.stdout.write(script.install_script(_place(invocation, role_prefix), __version__))
+
+
+@sql.command()
+@ROLE_PREFIX
+@global_options()
+@pass_invocation
+def upgrade(invocation: Invocation, role_prefix: str) -> None:
+    """Print what brings an installed schema to this version; migrations that it has already are skipped."""
+    sys.stdout.write(script.install_script(_place(invocation, role_prefix), __version__))
+
+
+@sql.command()
+@ROLE_PREFIX
+@global_options()
+@pass_invocation
+def grants(invocation: Invocation, role_prefix: str) -> None:
+    """Print what each role is granted."""
+    sys.stdout.write(script.grants_script(_place(invocation, role_prefix)))

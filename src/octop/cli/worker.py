@@ -1,0 +1,127 @@
+"""`octop worker`: run tasks."""
+
+from __future__ import annotations
+
+import click
+
+from octop import __version__
+from octop.cli.invocation import Invocation, global_options, pass_invocation
+from octop.cli.moments import DURATION
+from octop.model.errors import ConfigurationError
+
+
+class QueueLimits(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2; 8.1 cannot subscript it
+    """Queues with their limits: mail=5,reports=2 or mail."""
+
+    name = "queues"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[tuple[str, int | None]]:
+        """Return names and limits; no limit means --concurrency."""
+        if isinstance(value, list):
+            return value
+        found: list[tuple[str, int | None]] = []
+        for word in str(value).split(","):
+            name, equals, limit = word.strip().rpartition("=") if "=" in word else (word.strip(), "", "")
+            if not name or (equals and not limit.isdecimal()):
+                self.fail(f"{word!r} is not NAME or NAME=LIMIT, as in mail=5,reports=2", param, ctx)
+            found.append((name, int(limit) if equals else None))
+        return found
+
+
+def merged_queues(given: tuple[list[tuple[str, int | None]], ...]) -> dict[str, int | None] | None:
+    """Put the values of all -q together.
+
+    Raises:
+        ConfigurationError: A queue is named twice with different limits.
+    """
+    merged: dict[str, int | None] = {}
+    for name, limit in (pair for words in given for pair in words):
+        if name in merged and merged[name] != limit:
+            message = f"the queue {name} is named twice, with the limits {merged[name]} and {limit}"
+            raise ConfigurationError(message, hint="Name each queue once: -q mail=5,reports=2")
+        merged[name] = limit
+    return merged or None
+
+
+@click.command(short_help="Run tasks.")
+@click.option(
+    "-q",
+    "--queue",
+    "queues",
+    type=QueueLimits(),
+    multiple=True,
+    metavar="NAME=LIMIT,...",
+    help="Serve these queues only, each with a limit per process; may be repeated. Default: those of your task types.",
+)
+@click.option("--concurrency", type=click.IntRange(1, 10_000), help="Tasks at once from a queue that names no limit.")
+@click.option("--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="Worker processes.")
+@click.option("--name", default="", help="A label for `octop workers`.")
+@click.option("--drain", is_flag=True, help="Stop when no unfinished task is left.")
+@click.option("--reload", is_flag=True, help="Restart when a Python file of the application changes.")
+@click.option("--grace", type=DURATION, metavar="DURATION", help="How long a stopping worker waits for its tasks.")
+@click.option("--poll-only", is_flag=True, help="No LISTEN: behind a pooler in transaction mode.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+)
+@global_options()
+@pass_invocation
+def worker(
+    invocation: Invocation,
+    *,
+    queues: tuple[list[tuple[str, int | None]], ...],
+    concurrency: int | None,
+    processes: int,
+    name: str,
+    drain: bool,
+    reload: bool,
+    grace: float | None,
+    poll_only: bool,
+    log_format: str,
+    log_level: str,
+) -> int:
+    """Run the tasks of an application: octop worker -A shop.tasks:octop -q mail=5,reports=2.
+
+    SIGTERM or Ctrl-C: it claims no more and lets running tasks end within the grace time; what is left goes back
+    without using up a try. A second signal: at once. The current folder is on the import path.
+    """
+    from octop.worker import WorkerOptions, run  # noqa: PLC0415 - help need not load the worker
+
+    application = invocation.settings.app
+    if not application:
+        message = "which application? None was named"
+        raise ConfigurationError(message, hint="octop worker -A module:attribute, or OCTOP_APP, or app in octop.toml")
+    options = WorkerOptions(
+        dsn=invocation.database_url,
+        schema=invocation.settings.schema,
+        application=application,
+        queues=merged_queues(queues),
+        concurrency=concurrency,
+        processes=processes,
+        name=name,
+        drain=drain,
+        reload=reload,
+        grace_seconds=grace,
+        listen=not poll_only,
+        log_format=log_format,
+        log_level=log_level.upper(),
+    )
+    _check_schema(invocation)
+    return run(options)
+
+
+def _check_schema(invocation: Invocation) -> None:
+    """Refuse a schema that is missing or older. One that is newer runs on: in a rolling upgrade the schema goes first."""
+    from octop.engine.install import require, status  # noqa: PLC0415 - loads psycopg
+
+    schema = invocation.settings.schema
+    with invocation.connection() as connection:
+        found = status(connection, schema)
+        if not found.present or found.missing or found.changed:
+            require(connection, schema)
+        if not found.current:
+            invocation.output.warn(
+                f"the schema {schema} is that of Octop {found.version}; this package is {__version__}"
+            )

@@ -1,0 +1,68 @@
+"""`octop db`, and what happens where nobody named a database: the first steps of a newcomer, typed one by one."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from octop.cli import entry
+from octop.cli.worker_process import worker_process
+
+HIDDEN = ("OCTOP_DSN", "DATABASE_URL", "OCTOP_SCHEMA", "OCTOP_APP", "PGHOST", "PGDATABASE", "PGPORT", "PGSERVICE")
+
+
+class Answer(NamedTuple):
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def octop(monkeypatch, capsys):
+    # Short, because a socket lies in it, and passable for the server's user, which is another one if we are root.
+    home = Path(tempfile.mkdtemp(prefix="octop-home-", dir="/tmp"))
+    home.chmod(0o755)
+    for name in HIDDEN:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(home))
+    monkeypatch.chdir(home)
+
+    def run(*arguments, code=0):
+        capsys.readouterr()
+        ended = entry.run(arguments)
+        answer = Answer(*capsys.readouterr())
+        assert ended == code, answer.stderr
+        return answer
+
+    yield run
+    entry.run(["db", "reset", "--yes"])
+    shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.mark.slow
+def test_the_first_steps_work_as_the_demo_says(octop, tmp_path):
+    assert json.loads(octop("db", "status", "--json").stdout)["running"] is False
+    assert "the private database" in octop("tasks", "list", code=5).stderr
+    octop("migrate")
+    found = json.loads(octop("db", "status", "--json").stdout)
+    assert found["running"] is True
+    assert found["directory"].startswith("/tmp/octop-home-")
+    url = octop("db", "url").stdout.strip()
+    assert url.startswith("postgresql:///octop?host=")
+    command = [sys.executable, "-m", "octop", "db", "psql", "-At", "-c", "select count(*) from octop_tasks"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "0\n"
+    arguments = ["-A", "octop.cli.demo.tasks:octop", "-q", "default=5"]
+    with worker_process(arguments, {"OCTOP_DSN": url}, tmp_path / "log") as worker:
+        told = octop("enqueue", "greet", "name=you", "--wait", "--wait-timeout", "30").stdout
+        assert 'success "hello, you"' in told, worker.last_words()
+        (row,) = json.loads(octop("workers", "--json").stdout)
+        assert (row["queues"], row["state"]) == (["default"], "alive")
+    assert octop("workers", "--json").stdout == "[]\n"
+    assert json.loads(octop("db", "stop", "--json").stdout) == {"stopped": True}
+    assert "was not running" in octop("db", "stop").stdout
+    octop("db", "start")
+    assert json.loads(octop("tasks", "list", "--json").stdout)[0]["status"] == "success"

@@ -1,0 +1,176 @@
+"""The root of the command: help, lazy imports, and the one place that turns errors into exit codes."""
+
+import importlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+
+import click
+import pytest
+
+from octop import __version__
+from octop.cli import entry
+from octop.cli.root import COMMANDS, root
+from octop.model import errors
+
+START_SECONDS_MAX = 0.150
+
+
+def test_help_lists_every_command_and_imports_none(capsys):
+    assert entry.run(["--help"]) == 0
+    printed = capsys.readouterr().out
+    for name, (_, help_text) in COMMANDS.items():
+        assert f"  {name} " in printed
+        assert help_text in printed
+
+
+def test_the_table_of_commands_says_what_the_commands_say():
+    for name, (place, help_text) in COMMANDS.items():
+        module, _, attribute = place.partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert command.name == name
+        assert command.get_short_help_str(200) == help_text
+
+
+def commands(group, path=()):
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        yield (*path, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+
+
+@pytest.mark.parametrize("path", list(commands(root)), ids=" ".join)
+def test_each_command_has_help(path, capsys):
+    assert entry.run([*path, "--help"]) == 0
+    assert f"Usage: octop {' '.join(path)}" in capsys.readouterr().out
+
+
+def test_help_loads_neither_psycopg_nor_rich():
+    answer = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "octop", "--help"], capture_output=True, text=True, check=True
+    )
+    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in answer.stderr.splitlines()}
+    assert "click" in loaded
+    assert not loaded & {"psycopg", "rich", "asyncio"}
+
+
+def test_help_starts_within_150_ms():
+    def seconds():
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "octop", "--help"], capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    # Its own time, and one of many tries: the machine of the tests is busy with the others.
+    assert any(seconds() < START_SECONDS_MAX for _ in range(40))
+
+
+def test_the_version_is_told(capsys):
+    assert entry.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"octop {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["tasks", "nonsense"], ["--nonsense"], ["tasks", "show"], ["tasks", "show", "42"]]
+)
+def test_wrong_usage_ends_with_2(arguments, capsys):
+    assert entry.run(arguments) == 2
+    assert "Usage: octop" in capsys.readouterr().err
+
+
+def raising(error, monkeypatch):
+    def command():
+        raise error
+
+    monkeypatch.setattr(root, "get_command", lambda ctx, name: click.Command(name, callback=command))
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.ConfigurationError("wrong"), 2),
+        (errors.TaskNotFoundError("no such task"), 3),
+        (errors.DatabaseUnreachableError("no answer"), 4),
+        (errors.SchemaMissingError("not installed"), 5),
+        (errors.NotPermittedError("no right"), 6),
+        (errors.WaitTimeoutError("too long"), 7),
+        (errors.TaskStatusError("it has ended"), 8),
+        (errors.TryAgainError("locked"), 1),
+        (ValueError("a fault"), 1),
+        (KeyboardInterrupt(), 130),
+        (click.Abort(), 130),
+        (entry.TerminatedError(), 143),
+        (BrokenPipeError(), 141),
+        (SystemExit(9), 9),
+        (click.exceptions.Exit(3), 3),
+    ],
+)
+def test_every_error_has_its_exit_code_and_no_traceback(error, code, monkeypatch, capfd):
+    raising(error, monkeypatch)
+    assert entry.run(["any"]) == code
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_an_error_shows_message_detail_and_hint_without_passwords(monkeypatch, capsys):
+    error = errors.DatabaseUnreachableError(
+        "no answer from postgresql://ann:secret@db/octop", detail="line 1\nline 2", hint="Start it."
+    )
+    raising(error, monkeypatch)
+    assert entry.run(["any"]) == 4
+    assert capsys.readouterr().err.splitlines() == [
+        "octop: no answer from postgresql://ann:***@db/octop",
+        "  line 1",
+        "  line 2",
+        "  hint: Start it.",
+    ]
+
+
+def test_verbose_shows_the_traceback_too(monkeypatch, capsys):
+    raising(errors.TaskNotFoundError("no such task"), monkeypatch)
+    assert entry.run(["-v", "any"]) == 3
+    printed = capsys.readouterr().err
+    assert "Traceback" in printed
+    assert printed.endswith("octop: no such task\n")
+
+
+def test_sigterm_unwinds_and_ends_with_143(monkeypatch, capsys):
+    unwound = []
+
+    def command():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            signal.pause()
+        finally:
+            unwound.append(True)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(root, "get_command", lambda ctx, name: click.Command(name, callback=command))
+    assert entry.run(["any"]) == 143
+    assert unwound
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    command = f"{sys.executable} -m octop --help | true; exit ${{PIPESTATUS[0]}}"
+    answer = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert answer.returncode in (0, 141)
+    assert answer.stderr == ""
+
+
+def test_the_shell_can_complete():
+    answer = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.argv[0] = 'octop'; from octop.cli import main; main()"],
+        env={"_OCTOP_COMPLETE": "bash_complete", "COMP_WORDS": "octop que", "COMP_CWORD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.stdout == "plain,queues\n"
+
+
+def test_the_module_is_the_command():
+    answer = subprocess.run([sys.executable, "-m", "octop", "--version"], capture_output=True, text=True, check=True)
+    assert answer.stdout == f"octop {__version__}\n"

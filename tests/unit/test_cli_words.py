@@ -1,0 +1,196 @@
+"""What people type and read: durations, moments, payloads, queue limits, tables."""
+
+import json
+
+import click
+import pytest
+
+from octop.cli.moments import DURATION, MOMENT, between, shortened, spoken
+from octop.cli.next_step import next_step
+from octop.cli.output import Output, clean, shown
+from octop.cli.payload import payload_from
+from octop.cli.worker import QueueLimits, merged_queues
+from octop.model.errors import ConfigurationError, InvalidPayloadError
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("0.5", 0.5), ("500ms", 0.5), ("5m", 300), ("1h30m", 5400), ("2d", 172_800)]
+)
+def test_a_duration_is_read_as_people_write_it(text, seconds):
+    assert DURATION.convert(text, None, None) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["-1", "soon", "", "1 fortnight", "nan", "inf", "5m junk"])
+def test_a_duration_that_is_none_is_refused(text):
+    with pytest.raises(click.BadParameter, match="not a length of time"):
+        DURATION.convert(text, None, None)
+
+
+def test_a_moment_needs_a_zone():
+    assert MOMENT.convert("2030-01-31 09:00+08:00", None, None) == "2030-01-31T09:00:00+08:00"
+    assert MOMENT.convert("2030-01-31T01:00:00Z", None, None) == "2030-01-31T01:00:00+00:00"
+    with pytest.raises(click.BadParameter, match="names no zone"):
+        MOMENT.convert("2030-01-31T09:00:00", None, None)
+    with pytest.raises(click.BadParameter, match="is not a moment"):
+        MOMENT.convert("tomorrow", None, None)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "-"),
+        (0.0021, "2.1 ms"),
+        (0.25, "250 ms"),
+        (12.34, "12.3 s"),
+        (60, "1m"),
+        (90, "1m 30s"),
+        (3599, "59m 59s"),
+        (3700, "1h 1m"),
+        (86_399, "23h 59m"),
+        (200_000, "2d 7h"),
+        (-5, "-5.0 s"),
+    ],
+)
+def test_a_duration_is_spoken_in_at_most_two_units(seconds, text):
+    assert spoken(seconds) == text
+
+
+def test_moments_of_the_database_are_compared_and_shortened():
+    earlier, later = "2030-01-31T09:00:00.25+00:00", "2030-01-31T10:00:01.5+01:00"
+    assert between(earlier, later) == 1.25
+    assert between(None, later) is None
+    assert shortened(earlier) == "2030-01-31 09:00:00+00:00"
+    assert shortened(None) == "-"
+
+
+@pytest.mark.parametrize(
+    ("words", "payload"),
+    [
+        ([], {}),
+        (['{"a": [1, null]}'], {"a": [1, None]}),
+        (["n=3", "name=Ann", "ok=true", "x=[1,2]", 'text="42"', "empty="], None),
+        (["equation=a=b"], {"equation": "a=b"}),
+    ],
+)
+def test_a_payload_is_json_or_words(words, payload):
+    if payload is None:
+        payload = {"n": 3, "name": "Ann", "ok": True, "x": [1, 2], "text": "42", "empty": ""}
+    assert json.loads(payload_from(words)) == payload
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["[1, 2]"], "must be a JSON object, not list"),
+        (['{"a": NaN}'], "NaN has no JSON form"),
+        (["a=Infinity"], "Infinity has no JSON form"),
+        (['{"a": '], "not JSON"),
+        (["hello"], "neither JSON nor key=value"),
+        (["a=1", "a=2"], "comes twice"),
+        (['{"a": ' + "[" * 100_000 + "]" * 100_000 + "}"], "nested too deeply"),
+    ],
+)
+def test_a_payload_that_is_none_is_refused(words, says):
+    with pytest.raises(InvalidPayloadError, match=says):
+        payload_from(words)
+
+
+def test_queues_with_limits_are_put_together():
+    read = QueueLimits().convert
+    assert merged_queues((read("mail=5,reports=2", None, None), read("slow", None, None))) == {
+        "mail": 5,
+        "reports": 2,
+        "slow": None,
+    }
+    assert merged_queues(()) is None
+    assert merged_queues((read("a=b=3", None, None),)) == {"a=b": 3}
+    with pytest.raises(ConfigurationError, match="named twice"):
+        merged_queues((read("mail=5", None, None), read("mail=6", None, None)))
+    for wrong in ("mail=five", "=5", "", "mail=-1"):
+        with pytest.raises(click.BadParameter):
+            read(wrong, None, None)
+
+
+PROSPECTS = {
+    "due_in_seconds": -1.0,
+    "deadline_in_seconds": None,
+    "max_retries": 3,
+    "hold_reason": None,
+    "workers": 1,
+    "worker_name": None,
+}
+TASK = {
+    "id": "0199",
+    "status": "pending",
+    "queue": "mail",
+    "task_type": "send",
+    "retry_count": 1,
+    "scheduled_at": "2030-01-31T09:00:00+00:00",
+    "blocked_by": None,
+    "worker_id": "w",
+    "cancel_requested_at": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("task", "prospects", "says"),
+    [
+        ({}, {}, "starts as soon as a worker of the queue mail has room"),
+        ({}, {"due_in_seconds": 90.0}, "It starts at 2030-01-31 09:00:00+00:00, in 1m 30s"),
+        ({}, {"workers": 0}, "no living worker serves the queue mail"),
+        ({}, {"hold_reason": "night"}, "is paused (night). To go on: octop queues resume mail"),
+        ({}, {"hold_reason": ""}, "is paused. To go on"),
+        ({"status": "failed"}, {"due_in_seconds": 2.0}, "Retry 1 of 3. It starts at"),
+        ({"status": "running"}, {"worker_name": "box", "deadline_in_seconds": 5.0}, "box runs it. Its time limit ends"),
+        ({"status": "running", "cancel_requested_at": "x"}, {}, "cancellation was asked for"),
+        ({"status": "blocked", "blocked_by": "task_type:send"}, {}, "a worker that knows the type send"),
+        ({"status": "frozen"}, {}, "octop tasks retry 0199"),
+        ({"status": "cancelled"}, {}, "octop tasks retry 0199"),
+        ({"status": "success"}, {}, "Nothing: it succeeded"),
+    ],
+)
+def test_it_says_what_happens_next(task, prospects, says):
+    assert says in next_step({**TASK, **task}, {**PROSPECTS, **prospects})
+
+
+def test_without_a_terminal_a_table_is_plain_aligned_text(capsys):
+    Output(as_json=False, plain=False, quiet=False).table(
+        ["name", "n"], [["a\x1b[31m\n", 12_345], [None, 7]], right=["n"]
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        "name                n",
+        "a\\x1b[31m\\x0a  12,345",
+        "-                   7",
+    ]
+
+
+def test_json_is_one_line_without_a_terminal(capsys):
+    Output(as_json=True, plain=False, quiet=False).json({"a": ["é"]})
+    assert capsys.readouterr().out == '{"a": ["é"]}\n'
+
+
+def test_passwords_are_masked_in_messages(capsys):
+    output = Output(as_json=False, plain=False, quiet=False)
+    output.say("postgresql://ann:secret@db/octop")
+    output.warn("host=db password=secret")
+    assert "secret" not in capsys.readouterr().err
+
+
+def test_quiet_silences_messages_but_not_warnings(capsys):
+    output = Output(as_json=False, plain=False, quiet=True)
+    output.say("nothing")
+    output.warn("something")
+    assert capsys.readouterr().err == "octop: something\n"
+
+
+def test_values_are_shown_as_people_read_them():
+    assert [shown(each) for each in (None, True, 1_234, 0.5, ["a", "b"], {"a": 1}, "")] == [
+        "-",
+        "yes",
+        "1,234",
+        "0.5",
+        "a, b",
+        '{"a": 1}',
+        "-",
+    ]
+    assert clean("tab\tbell\x07") == "tab\\x09bell\\x07"
