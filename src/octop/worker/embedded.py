@@ -1,0 +1,96 @@
+"""A worker inside the user's own process and event loop."""
+
+import asyncio
+import sys
+import uuid
+from pathlib import Path
+
+from octop.model.definition import TaskDefinition
+from octop.model.hooks import Hooks
+from octop.model.work import Settings
+from octop.worker.heart import HeartThread, Pulse
+from octop.worker.lease import Lease
+from octop.worker.options import WorkerOptions
+from octop.worker.runtime import Runtime
+
+
+async def run_embedded(
+    options: WorkerOptions,
+    registry: dict[str, TaskDefinition],
+    hooks: Hooks,
+    *,
+    stop: asyncio.Event | None = None,
+    version: str = "",
+) -> None:
+    """Run one worker in this event loop until it is stopped, cancelled or (with ``drain``) has nothing left to do.
+
+    It beats from a thread with a connection of its own, and handles no signals: they are the caller's. When the asyncio task that
+    awaits it is cancelled, it stops as after a first SIGTERM, and a second cancellation releases everything at once.
+
+    Args:
+        options: What to serve; ``processes`` and ``reload`` mean nothing here.
+        registry: Task types by name and alias.
+        hooks: What the application wants to be called with.
+        stop: Set to stop with grace.
+        version: Shown by ``octop workers``.
+
+    Raises:
+        DatabaseUnreachableError: No database at the start.
+        OctopError: Something that no further try would mend.
+    """
+    lease = Lease()
+    worker_id = str(uuid.uuid4())
+    options = _importable(options, registry)
+    runtime = Runtime(options, registry, hooks, worker_id=worker_id, lease=lease, version=version)
+    heart = HeartThread(options, worker_id, lease)
+
+    def follow(settings: Settings) -> None:
+        heart.follow(float(settings.values.get("worker.heartbeat_seconds") or 10.0))
+
+    runtime.on_settings = follow
+    runtime.on_registered = heart.start
+    pulse = Pulse(lambda: name_of_culprit(runtime))
+    worker = asyncio.get_running_loop().create_task(runtime.run())
+    watcher = asyncio.get_running_loop().create_task(_stop_when(stop, runtime)) if stop is not None else None
+    try:
+        while not worker.done():
+            try:
+                await asyncio.shield(worker)
+            except asyncio.CancelledError:
+                if worker.done():
+                    raise
+                if runtime.shutdown.has_begun:
+                    runtime.stop_now()
+                else:
+                    runtime.stop()
+                await asyncio.wait([worker])
+                raise
+    finally:
+        if watcher is not None:
+            watcher.cancel()
+        pulse.stop()
+        heart.stop()  # the last thing to end
+
+
+def name_of_culprit(runtime: Runtime) -> str:
+    """Return what to call the task whose code runs on the loop."""
+    claimed = runtime.runner.stepping
+    return "something else than a task" if claimed is None else f"the task {claimed.task_type} {claimed.id}"
+
+
+async def _stop_when(stop: asyncio.Event, runtime: Runtime) -> None:
+    await stop.wait()
+    runtime.stop()
+
+
+def _importable(options: WorkerOptions, registry: dict[str, TaskDefinition]) -> WorkerOptions:
+    """Find a name under which child processes can import the application, if the caller gave none."""
+    if options.application is not None or not registry:
+        return options
+    module = next(iter(registry.values())).function.__module__
+    if module == "__main__":
+        file = getattr(sys.modules["__main__"], "__file__", None)
+        if file is None:
+            return options
+        module = str(Path(file).resolve())
+    return WorkerOptions(**{**options.as_json(), "application": module})

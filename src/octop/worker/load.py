@@ -1,0 +1,132 @@
+"""Find the user's application by its name."""
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, Protocol
+
+from octop.model.definition import TaskDefinition
+from octop.model.errors import ApplicationError
+from octop.model.hooks import Hooks
+
+MAIN_ALIAS: Final = "__octop_main__"
+
+
+class Application(Protocol):
+    """What a worker needs of an ``octop.Octop``."""
+
+    @property
+    def registry(self) -> dict[str, TaskDefinition]:
+        """Hold the task types by name and alias."""
+
+    @property
+    def hooks(self) -> Hooks:
+        """Hold what is called around the life of worker and task."""
+
+
+def load_application(spec: str) -> Application:
+    """Import the application that ``module:attribute`` names.
+
+    The current folder is put on the import path. Without an attribute the module is searched for its one application.
+
+    Args:
+        spec: ``module:attribute``, ``module``, or the path of a ``.py`` file in place of the module.
+
+    Returns:
+        The application.
+
+    Raises:
+        ApplicationError: When the module does not import (whatever it raises, SystemExit too) or holds no such application. The
+            message names module and cause, the detail holds the traceback.
+    """
+    name, _, attribute = spec.partition(":")
+    if not name:
+        message = f"{spec!r} names no module"
+        raise ApplicationError(message, hint="Give module:attribute, for example `octop worker -A shop.tasks:octop`.")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    module = _imported(name)
+    if not attribute:
+        return _only_application(module)
+    found: Any = module
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if found is None:
+        message = f"the module {name} has no attribute {attribute}"
+        raise ApplicationError(message, hint=f"Applications in {name}: {', '.join(_applications(module)) or 'none'}.")
+    if not _is_application(found):
+        message = f"{spec} is a {type(found).__name__}, not an Octop"
+        raise ApplicationError(message, hint="Name the object made by `octop = Octop()`.")
+    application: Application = found
+    return application
+
+
+def application_folder(spec: str) -> Path | None:
+    """Return the folder whose files make up an application that was loaded; None when it has none."""
+    name = spec.partition(":")[0]
+    module = sys.modules.get(MAIN_ALIAS if name.endswith(".py") else name.partition(".")[0])
+    file = getattr(module, "__file__", None)
+    if file is None:
+        folders = list(getattr(module, "__path__", []))
+        return Path(folders[0]) if folders else None
+    return Path(file).resolve().parent
+
+
+def _imported(name: str) -> ModuleType:
+    try:
+        return _from_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
+    except BaseException as error:
+        # SystemExit and KeyboardInterrupt too: a worker that starts without its tasks would be alive and useless.
+        if (
+            isinstance(error, ModuleNotFoundError)
+            and error.name is not None
+            and f"{name}.".startswith(f"{error.name}.")
+        ):
+            message = f"there is no module {error.name}, so the application {name} can not be imported"
+            hint = f"Looked in {', '.join(entry or '.' for entry in sys.path[:3])} …; start in the project's folder."
+            raise ApplicationError(message, hint=hint) from error
+        lines = traceback.format_exception(error)
+        message = f"the module {name} does not import: {type(error).__name__}: {error}"
+        raise ApplicationError(
+            message, detail="".join(lines).rstrip(), hint="Correct the module and start again."
+        ) from error
+
+
+def _from_file(path: Path) -> ModuleType:
+    """Import a script that was started as ``__main__``, under another name, so that its main part does not run again."""
+    if MAIN_ALIAS in sys.modules:
+        return sys.modules[MAIN_ALIAS]
+    found = importlib.util.spec_from_file_location(MAIN_ALIAS, path)
+    if found is None or found.loader is None:
+        message = f"{path} is not a Python file"
+        raise ImportError(message)
+    module = importlib.util.module_from_spec(found)
+    if str(path.resolve().parent) not in sys.path:
+        sys.path.insert(0, str(path.resolve().parent))
+    sys.modules[MAIN_ALIAS] = module
+    try:
+        found.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[MAIN_ALIAS]
+        raise
+    return module
+
+
+def _is_application(thing: object) -> bool:
+    return isinstance(getattr(thing, "registry", None), dict) and isinstance(getattr(thing, "hooks", None), Hooks)
+
+
+def _applications(module: ModuleType) -> list[str]:
+    return [name for name, value in vars(module).items() if _is_application(value)]
+
+
+def _only_application(module: ModuleType) -> Application:
+    found = {id(getattr(module, name)): getattr(module, name) for name in _applications(module)}
+    if len(found) != 1:
+        message = f"the module {module.__name__} holds {len(found) or 'no'} application{'s' if len(found) > 1 else ''}"
+        raise ApplicationError(message, hint=f"Name it: {module.__name__}:ATTRIBUTE.")
+    application: Application = next(iter(found.values()))
+    return application

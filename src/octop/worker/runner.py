@@ -1,0 +1,400 @@
+"""How one attempt is run, and what comes of it."""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from dataclasses import asdict
+from typing import Any, Final
+
+from octop.model.context import _current
+from octop.model.control_flow import Cancel, Retry, Snooze
+from octop.model.definition import TaskDefinition
+from octop.model.errors import ResultTooLargeError, UnknownTaskTypeError
+from octop.model.hooks import Hooks
+from octop.model.task import Claimed, Outcome, OutcomeKind
+from octop.worker.children import ChildLostError, Children
+from octop.worker.frames import Message
+from octop.worker.holdings import Holdings
+from octop.worker.hooks import call_hooks, wrapped
+from octop.worker.report import cleaned, failure_of, let_go, message_of, plain_failure, traceback_of
+from octop.worker.slot import INTERRUPTS_MAX, AttemptContext, Reason, Slot, stepped
+from octop.worker.threads import Threads
+from octop.worker.watchdog import Watchdog
+
+log = logging.getLogger(__name__)
+
+AGAIN_SECONDS: Final = 2.0
+THREAD_CANCEL_SECONDS: Final = 5.0
+
+
+class TaskFailedInChildError(Exception):
+    """A task failed in a child process; what it raised stayed there."""
+
+    def __init__(self, report: Message) -> None:
+        """Keep the child's report."""
+        super().__init__(f"{report.get('error_class')}: {report.get('error_message')}")
+        self.report = report
+
+
+class _JsonText(str):
+    """A result that a child process has encoded already."""
+
+    __slots__ = ()
+
+
+class Runner:
+    """Runs attempts in places.
+
+    Attributes:
+        stepping: The task whose code runs on the loop now, or ran last: named when the loop is blocked.
+        result_bytes_max: Setting ``task.result_bytes_max``.
+    """
+
+    def __init__(
+        self,
+        registry: dict[str, TaskDefinition],
+        hooks: Hooks,
+        holdings: Holdings,
+        children: Children,
+        wake: Callable[[str], None],
+    ) -> None:
+        """Keep what attempts need.
+
+        Args:
+            registry: Task types by name and alias.
+            hooks: What the application wants to be called with.
+            holdings: Where outcomes go.
+            children: Processes for tasks that want, or must have, one of their own.
+            wake: Lets another place of a queue look for work.
+        """
+        self.stepping: Claimed | None = None
+        self.result_bytes_max = 1 << 20
+        self._registry = registry
+        self._hooks = hooks
+        self._holdings = holdings
+        self._children = children
+        self._wake = wake
+        self._threads = Threads()
+        self._watchdog = Watchdog(self._overdue)
+        self._closed = False
+        self._remembers = bool(hooks.retry or hooks.freeze)
+        self._remembered: dict[str, tuple[AttemptContext, BaseException]] = {}
+
+    def close(self) -> None:
+        """Let go of threads and timers; what still runs is on its own."""
+        self._closed = True
+        self._watchdog.close()
+        self._threads.close()
+
+    # --- one attempt --------------------------------------------------------------------------------------------------
+
+    async def attempt(self, slot: Slot, claimed: Claimed) -> None:
+        """Run one task to its end. Whatever it does becomes an outcome; nothing is raised while the worker runs."""
+        slot.claimed = claimed
+        self.stepping = claimed
+        error: BaseException | None = None
+        value: Any = None
+        try:
+            variables = copy_context()
+            coroutine, wanted = variables.run(self._first_step, slot, claimed)
+            self._begins_to_wait(slot, claimed)
+            value = await stepped(variables, coroutine, wanted, lambda: setattr(self, "stepping", claimed))
+        except StopIteration as stop:
+            value = stop.value
+        except BaseException as raised:
+            if self._closed:
+                raise
+            error = raised
+        if slot.waited:
+            self._holdings.running.pop(claimed.id, None)
+            slot.deadline = math.inf
+        if slot.interrupts or (slot.task is not None and slot.task.cancelling()):
+            await _absorb(slot)
+        if value is None and error is None and slot.reason is None and not self._hooks.success:
+            self._holdings.success(slot.claimed, None)
+            return
+        await self._end(slot, value, error)
+        if error is not None:
+            let_go(error)
+        del error, value
+        if slot.job is not None and not slot.job.ended.done():
+            await self._wait_for_thread(slot)
+        if slot.recorded:
+            self._holdings.lay(claimed)
+
+    def _first_step(self, slot: Slot, claimed: Claimed) -> tuple[Coroutine[Any, Any, Any], object]:
+        """Begin, inside the context of the attempt. Most tasks never wait: StopIteration carries what they returned."""
+        context = slot.context = AttemptContext(claimed)
+        _current.set(context)
+        definition = self._registry.get(claimed.task_type)
+        if definition is None:
+            message = f"no function is registered as {claimed.task_type}"
+            raise UnknownTaskTypeError(message)
+        if definition.run_in == "loop" and not claimed.isolated and not self._hooks.middleware:
+            try:
+                coroutine = definition.call(definition.unbind(claimed.payload), context)
+            except StopIteration as error:  # from a decoder of the user's own: here it would pass for an answer
+                message = "decoding the payload raised StopIteration"
+                raise RuntimeError(message) from error
+        else:
+            coroutine = self._elsewhere(slot, definition, context, claimed)
+        return coroutine, coroutine.send(None)
+
+    def _elsewhere(
+        self, slot: Slot, definition: TaskDefinition, context: AttemptContext, claimed: Claimed
+    ) -> Coroutine[Any, Any, Any]:
+        if claimed.isolated or definition.run_in == "process":
+            coroutine = self._in_child(slot, claimed)
+        elif definition.run_in == "thread":
+            coroutine = self._in_thread(slot, definition, context, claimed)
+        else:
+            coroutine = _on_loop(definition, context, claimed)
+        for middleware in reversed(self._hooks.middleware):
+            coroutine = wrapped(middleware, context, coroutine)
+        return coroutine
+
+    def _begins_to_wait(self, slot: Slot, claimed: Claimed) -> None:
+        slot.waited = True
+        self._holdings.running[claimed.id] = slot
+        self._watchdog.watch(slot, time.monotonic() + claimed.timeout_seconds)
+        self._wake(claimed.queue)
+
+    async def _in_thread(
+        self, slot: Slot, definition: TaskDefinition, context: AttemptContext, claimed: Claimed
+    ) -> Any:
+        slot.waited = True
+        job = slot.job = self._threads.start(
+            copy_context(), lambda: definition.call(definition.unbind(claimed.payload), context)
+        )
+        await asyncio.shield(job.ended)
+        error, answer, job.error, job.answer = job.error, job.answer, None, None
+        if error is None:
+            return answer
+        try:
+            raise error
+        finally:
+            del error  # it would keep this frame, and so itself
+
+    async def _in_child(self, slot: Slot, claimed: Claimed) -> Any:
+        slot.waited = True
+        child = slot.child = await self._children.take()
+        child.runs += 1
+        try:
+            answer = await child.ask(asdict(claimed))
+        except BaseException:
+            child.kill()
+            raise
+        finally:
+            self._children.give_back(child)
+        if "failure" in answer:
+            raise TaskFailedInChildError(answer["failure"])
+        if "snooze" in answer:
+            return Snooze(answer["snooze"])
+        if "cancel" in answer:
+            raise Cancel(answer["cancel"])
+        if "retry" in answer:
+            raise Retry(answer["retry"], answer["reason"])
+        text = answer.get("result")
+        return None if text is None else _JsonText(text)
+
+    async def _wait_for_thread(self, slot: Slot) -> None:
+        """Wait for a thread that was given up: it can not be killed, and its place is not used again until it ends."""
+        job, claimed = slot.job, slot.claimed
+        if job is None or claimed is None:
+            return
+        self._holdings.haunt(claimed)
+        slot.recorded = True
+        log.warning(
+            "a thread was given up and still runs: its place stays occupied until it ends",
+            extra={"task_id": claimed.id, "task_type": claimed.task_type},
+        )
+        while not job.ended.done():
+            try:
+                await asyncio.shield(job.ended)
+            except asyncio.CancelledError:
+                if self._closed:
+                    raise
+                if slot.task is not None:
+                    slot.task.uncancel()
+
+    # --- ending from outside ------------------------------------------------------------------------------------------
+
+    def cancel(self, slot: Slot) -> None:
+        """End a task because somebody asked for it. A thread gets some seconds to notice ``octop.current().cancelled``."""
+        if slot.job is not None and slot.context is not None and slot.reason is None:
+            slot.reason = Reason.CANCEL
+            slot.context.stopped = True
+            self._watchdog.watch(slot, time.monotonic() + THREAD_CANCEL_SECONDS)
+        elif slot.reason is None:
+            self.interrupt(slot, Reason.CANCEL)
+
+    def interrupt(self, slot: Slot, reason: Reason) -> None:
+        """End a task now; one that does not want to is told again, and given up in the end."""
+        slot.interrupt(reason)
+        self._watchdog.watch(slot, time.monotonic() + AGAIN_SECONDS)
+
+    def give_up(self, slot: Slot) -> None:
+        """Record what a task that does not end is to end with; its place stays occupied until it does."""
+        claimed = slot.claimed
+        if claimed is None or slot.recorded:
+            return
+        slot.recorded = True
+        outcome = self._interrupted(slot, claimed, None)
+        if outcome is not None:
+            self._holdings.outcome(outcome)
+        self._holdings.haunt(claimed)
+
+    def _overdue(self, slot: Slot) -> None:
+        claimed = slot.claimed
+        if claimed is None or slot.recorded:
+            return
+        if slot.interrupts < INTERRUPTS_MAX:
+            self.interrupt(slot, slot.reason or Reason.TIMEOUT)
+            return
+        self.give_up(slot)
+        log.error(
+            "a task does not end although it was told %d times: given up, its place stays occupied until it ends",
+            slot.interrupts,
+            extra={"task_id": claimed.id, "task_type": claimed.task_type},
+        )
+
+    # --- what comes of it ---------------------------------------------------------------------------------------------
+
+    async def _end(self, slot: Slot, value: Any, error: BaseException | None) -> None:
+        claimed, context = slot.claimed, slot.context
+        if claimed is None or slot.recorded:
+            return
+        outcome: Outcome | None
+        if error is None and slot.reason in (None, Reason.SHUTDOWN) and not isinstance(value, Snooze | Cancel | Retry):
+            try:
+                text = self._result(claimed, value)
+            except BaseException as problem:  # noqa: BLE001 - encoding may run the user's code
+                error, outcome = problem, failure_of(claimed.fence, problem, final=True)
+            else:
+                size = 0 if text is None else len(text.encode())
+                if size <= self.result_bytes_max:
+                    self._holdings.success(claimed, text)
+                    if self._hooks.success and context is not None:
+                        await call_hooks(self._hooks.success, context, value)
+                    return
+                limit = self.result_bytes_max
+                message = f"the result has {size:,} bytes of JSON, more than task.result_bytes_max = {limit:,}"
+                error = ResultTooLargeError(message, hint="Return a reference to the data instead.")
+                outcome = failure_of(claimed.fence, error, final=True)
+        else:
+            outcome = self._outcome(slot, claimed, error if error is not None else value)
+        if outcome is not None and self._holdings.outcome(outcome):
+            await self._tell_of_failure(claimed, context, outcome, error)
+
+    def _result(self, claimed: Claimed, value: Any) -> str | None:
+        if type(value) is _JsonText:
+            return str(value)
+        return self._registry[claimed.task_type].encode_result(value)
+
+    def _outcome(self, slot: Slot, claimed: Claimed, raised: Any) -> Outcome | None:
+        if slot.reason is not None and not isinstance(raised, Cancel):
+            return self._interrupted(slot, claimed, raised if isinstance(raised, BaseException) else None)
+        match raised:
+            case Snooze():
+                return Outcome(claimed.fence, OutcomeKind.SNOOZED, delay_seconds=raised.seconds)
+            case Cancel():
+                return Outcome(claimed.fence, OutcomeKind.CANCELLED, error_message=cleaned(raised.reason, 10_000))
+            case Retry():
+                return Outcome(
+                    claimed.fence,
+                    OutcomeKind.FAILURE,
+                    error_class="octop.Retry",
+                    error_message=message_of(raised),
+                    delay_seconds=raised.delay_seconds,
+                )
+            case ChildLostError():
+                return plain_failure(claimed.fence, "WorkerLost", str(raised), kind=OutcomeKind.LOST)
+            case TaskFailedInChildError():
+                report = raised.report
+                return Outcome(
+                    claimed.fence,
+                    OutcomeKind.FAILURE,
+                    error_class=report["error_class"],
+                    error_message=report["error_message"],
+                    traceback=report["traceback"],
+                    final=report["final"],
+                    mro=tuple(report["mro"]),
+                )
+        return failure_of(claimed.fence, raised)
+
+    def _interrupted(self, slot: Slot, claimed: Claimed, error: BaseException | None) -> Outcome | None:
+        match slot.reason:
+            case Reason.TIMEOUT:
+                return Outcome(
+                    claimed.fence,
+                    OutcomeKind.TIMEOUT,
+                    error_class="TimeoutError",
+                    error_message=f"over its time limit of {claimed.timeout_seconds:g} s",
+                    traceback=None if error is None else traceback_of(error),
+                    mro=("TimeoutError",),
+                )
+            case Reason.CANCEL:
+                return Outcome(claimed.fence, OutcomeKind.CANCELLED)
+            case Reason.SHUTDOWN:
+                return Outcome(claimed.fence, OutcomeKind.RELEASED, error_message="its worker stopped")
+        return None
+
+    async def _tell_of_failure(
+        self, claimed: Claimed, context: AttemptContext | None, outcome: Outcome, error: BaseException | None
+    ) -> None:
+        if outcome.kind not in (OutcomeKind.FAILURE, OutcomeKind.TIMEOUT, OutcomeKind.LOST):
+            return
+        log.warning(
+            "%s of %s %s, attempt %d: %s: %s",
+            outcome.kind.value,
+            claimed.task_type,
+            claimed.id,
+            claimed.attempt,
+            outcome.error_class,
+            (outcome.error_message or "").partition("\n")[0][:500],
+            extra={
+                "task_id": claimed.id,
+                "task_type": claimed.task_type,
+                "attempt": claimed.attempt,
+                "queue": claimed.queue,
+            },
+        )
+        if context is None or not (self._hooks.failure or self._remembers):
+            return
+        if error is None or outcome.kind is OutcomeKind.TIMEOUT:
+            error = TimeoutError(outcome.error_message)
+        if self._remembers:
+            self._remembered[claimed.id] = (context, error)
+        await call_hooks(self._hooks.failure, context, error)
+
+    async def settled(self, task_id: str, verdict: str) -> None:
+        """Tell the hooks what the engine decided about a failure.
+
+        Args:
+            task_id: The task.
+            verdict: ``failed`` = tried again, ``frozen`` = given up; anything else is nothing to tell.
+        """
+        found = self._remembered.pop(task_id, None)
+        if found is not None:
+            hooks = {"failed": self._hooks.retry, "frozen": self._hooks.freeze}.get(verdict, [])
+            await call_hooks(hooks, *found)
+
+
+async def _on_loop(definition: TaskDefinition, context: AttemptContext, claimed: Claimed) -> Any:
+    return await definition.call(definition.unbind(claimed.payload), context)
+
+
+async def _absorb(slot: Slot) -> None:
+    """Take in a cancellation that was meant for the task that has just ended, so that the next one does not get it."""
+    task = slot.task
+    if task is None:
+        return
+    while task.cancelling():
+        task.uncancel()
+    try:
+        await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        return

@@ -1,0 +1,378 @@
+"""One worker: it claims, runs, reports, and follows the settings, until it is told to stop."""
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from octop.engine import calls
+from octop.engine.listener import notifications
+from octop.model.definition import TaskDefinition
+from octop.model.errors import DatabaseUnreachableError, OctopError, TryAgainError
+from octop.model.hooks import Hooks
+from octop.model.task import Claimed, Outcome, OutcomeKind
+from octop.model.work import Settings, TaskTypePolicy
+from octop.worker.children import Children
+from octop.worker.exchanger import Exchanger
+from octop.worker.holdings import Holdings
+from octop.worker.hooks import call_hooks
+from octop.worker.lease import Lease
+from octop.worker.link import Link, pause_before_try
+from octop.worker.options import WorkerOptions
+from octop.worker.pool import Pool
+from octop.worker.runner import Runner
+from octop.worker.shutdown import Shutdown
+from octop.worker.slot import Reason
+
+log = logging.getLogger(__name__)
+
+CONTROL_SECONDS: Final = 1.0
+CONTROL_SECONDS_MAX: Final = 5.0
+SWEEP_SECONDS_MAX: Final = 60.0
+PRUNE_SECONDS: Final = 10.0
+DRAIN_LOOK_SECONDS: Final = 1.0
+DEFAULT_QUEUE: Final = "default"
+
+
+class Runtime:
+    """A worker inside a running event loop. It does not beat for itself: whoever owns it does, through ``lease``.
+
+    Attributes:
+        worker_id: New at each start.
+        lease: Told of each accepted beat.
+        runner: Runs attempts.
+        on_settings: Called with the settings, at the start and after each change.
+        on_registered: Called once the database knows of this worker.
+        shutdown: Leads to the end.
+        drained: It stopped because nothing was left.
+    """
+
+    def __init__(
+        self,
+        options: WorkerOptions,
+        registry: dict[str, TaskDefinition],
+        hooks: Hooks,
+        *,
+        worker_id: str,
+        lease: Lease,
+        supervisor_id: str | None = None,
+        version: str = "",
+    ) -> None:
+        """Put the parts together; nothing runs yet."""
+        self.worker_id = worker_id
+        self.lease = lease
+        self.on_settings: Callable[[Settings], None] = lambda _settings: None
+        self.on_registered: Callable[[], None] = lambda: None
+        self.drained = False
+        self._options = options
+        self._registry = registry
+        self._hooks = hooks
+        self._supervisor_id = supervisor_id
+        self._version = version
+        self._loop = asyncio.get_running_loop()
+        self._over = asyncio.Event()
+        self._control_asked = asyncio.Event()
+        self._verdicts: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        self._settings: Settings | None = None
+        self._registered = False
+        self._exchange_link = Link(options, "exchange", worker_id, is_over=lambda: self.shutdown.is_hopeless)
+        self._control_link = Link(options, "control", worker_id, is_over=self._over.is_set)
+        self._holdings = Holdings()
+        self._children = Children(options.application)
+        self.runner = Runner(registry, hooks, self._holdings, self._children, self._wake)
+        self._pools = {name: Pool(0, lease, self.runner.attempt, self._holdings.urgent) for name in self._queues()}
+        self._exchanger = Exchanger(worker_id, self._exchange_link, self._holdings, self._pools, list(registry))
+        self._exchanger.on_idle = self._on_idle
+        self._exchanger.on_settled = self._on_settled
+        self.shutdown = Shutdown(self._holdings, self._pools, self.runner, self._exchanger, options.grace_seconds)
+        lease.on_broken = lambda: self._from_any_thread(self._control_asked.set)
+        lease.on_renewed = lambda: self._from_any_thread(self._renew)
+
+    def stop(self) -> None:
+        """Claim no more, let tasks end for the grace time, release what is left, and return from ``run``."""
+        if not self.shutdown.has_begun:
+            grace = None if self._settings is None else self._settings.values.get("worker.grace_seconds")
+            self.shutdown.begin(grace)
+            self._control_asked.set()
+
+    def stop_now(self) -> None:
+        """Release everything at once, and return from ``run``."""
+        self.stop()
+        self.shutdown.hurry()
+
+    async def run(self, *, patient: bool = False) -> None:
+        """Work until stopped, or drained.
+
+        Args:
+            patient: True = wait for a database that is away at the start; otherwise that is an error.
+
+        Raises:
+            DatabaseUnreachableError: No database at the start.
+            SchemaError: The schema is missing or of another version.
+            NotPermittedError: The role lacks a right.
+            OctopError: Something that no further try would mend.
+        """
+        helpers: list[asyncio.Task[None]] = []
+        try:
+            await self._begin(patient=patient)
+            async with asyncio.TaskGroup() as group:
+                duties: list[Coroutine[Any, Any, None]] = [self._follow(), self._sweep(), self._tell_hooks()]
+                if self._options.listen:
+                    duties.append(self._listen())
+                helpers += [group.create_task(duty) for duty in duties]
+                await self._exchanger.run()
+                self._over.set()
+                await self._control_link.close()
+                for helper in helpers:
+                    helper.cancel()
+        except BaseExceptionGroup as problems:
+            raise _first(problems) from None
+        finally:
+            self._over.set()
+            await self._end()
+
+    # --- beginning and end --------------------------------------------------------------------------------------------
+
+    def _queues(self) -> list[str]:
+        if self._options.queues is not None:
+            return list(self._options.queues)
+        return sorted({definition.policy.queue or DEFAULT_QUEUE for definition in self._registry.values()})
+
+    def _policies(self) -> list[TaskTypePolicy]:
+        # an alias is known too, so that tasks under the old name are not parked
+        return [
+            definition.policy if name == definition.name else TaskTypePolicy(name, run_in=definition.run_in)
+            for name, definition in self._registry.items()
+        ]
+
+    async def _begin(self, *, patient: bool) -> None:
+        link = self._control_link
+        if patient:
+            await link.patiently(calls.octop_settings)
+        self._apply(await link.call(calls.octop_settings()))
+        await self._register()
+        await call_hooks(self._hooks.worker_start)
+        log.info(
+            "worker %s serves %s",
+            self.worker_id,
+            ", ".join(f"{name}={pool.limit}" for name, pool in self._pools.items()) or "no queue",
+            extra={"worker_id": self.worker_id},
+        )
+        self.on_registered()
+
+    async def _register(self) -> None:
+        at = time.monotonic()
+        await self._control_link.call(
+            calls.octop_register(
+                self.worker_id,
+                name=self._options.name,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                supervisor_id=self._supervisor_id,
+                version=self._version,
+                queues=list(self._pools),
+                task_types=self._policies(),
+            )
+        )
+        self._registered = True
+        self.lease.beaten(at, unbroken=True)
+
+    async def _end(self) -> None:
+        for pool in self._pools.values():
+            pool.take_back()
+        self.runner.close()
+        for pool in self._pools.values():
+            await pool.close(0.2)
+        await self._children.close()
+        if self._registered:
+            await call_hooks(list(reversed(self._hooks.worker_stop)))
+            await self._deregister()
+        self.shutdown.close()
+        await self._exchange_link.close()
+        await self._control_link.close()
+
+    async def _deregister(self) -> None:
+        try:
+            released = await self._exchange_link.call(calls.octop_deregister(self.worker_id), seconds=2)
+        except OctopError as error:
+            log.warning("left without saying so; the lease covers it: %s", error.message)
+        else:
+            if released:
+                log.info("released %d tasks", released, extra={"worker_id": self.worker_id})
+
+    # --- following the database ---------------------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        """Look each second for changed settings, for tasks to be cancelled, and for what a broken lease has cost."""
+        pruned_at = time.monotonic()
+        told = False
+        while not self._over.is_set():
+            await _either(self._control_asked, CONTROL_SECONDS)
+            self._control_asked.clear()
+            try:
+                if self.shutdown.has_begun and not told:
+                    await self._control_link.call(calls.octop_drain(self.worker_id), seconds=CONTROL_SECONDS_MAX)
+                    told = True
+                control = await self._control_link.call(
+                    calls.octop_control(self.worker_id), seconds=CONTROL_SECONDS_MAX
+                )
+                if self._settings is None or control.version != self._settings.version:
+                    self._apply(await self._control_link.call(calls.octop_settings(), seconds=CONTROL_SECONDS_MAX))
+                for task_id in control.cancel:
+                    self._cancel(task_id)
+                if self.lease.is_doubtful:
+                    await self._drop_what_was_lost()
+            except DatabaseUnreachableError:
+                await self._control_link.pause()
+            except TryAgainError:
+                continue
+            if time.monotonic() - pruned_at > PRUNE_SECONDS:
+                pruned_at = time.monotonic()
+                self._children.prune()
+
+    def _apply(self, settings: Settings) -> None:
+        self._settings = settings
+        values = settings.values
+        self.lease.set_seconds(_number(values, "worker.lease_seconds", 30.0))
+        self._exchanger.interval_seconds = _number(values, "scheduler.interval_seconds", 5.0)
+        if self._options.drain:
+            self._exchanger.interval_seconds = min(self._exchanger.interval_seconds, DRAIN_LOOK_SECONDS)
+        self._exchanger.held_queues = settings.held_queues
+        self.runner.result_bytes_max = int(_number(values, "task.result_bytes_max", 1 << 20))
+        ordinary = self._options.concurrency or int(_number(values, "worker.concurrency", 10))
+        for name, pool in self._pools.items():
+            own = (self._options.queues or {}).get(name)
+            pool.limit = settings.worker_limits.get(name, ordinary if own is None else own)
+        self.on_settings(settings)
+        self._exchanger.nudge()
+
+    def _cancel(self, task_id: str) -> None:
+        slot = self._holdings.running.get(task_id)
+        if slot is not None:
+            self.runner.cancel(slot)
+            return
+        claimed = self._holdings.active.get(task_id)
+        if claimed is not None and self._pools[claimed.queue].remove(claimed):
+            self._holdings.outcome(Outcome(claimed.fence, OutcomeKind.CANCELLED))
+
+    async def _drop_what_was_lost(self) -> None:
+        """Our lease was broken: ask which tasks are still ours, and stop the others if we can."""
+        held = list(self._holdings.active.values())
+        owned = await self._control_link.call(
+            calls.octop_owned(self.worker_id, [claimed.fence for claimed in held]), seconds=CONTROL_SECONDS_MAX
+        )
+        lost = [claimed for claimed in held if claimed.id not in owned]
+        for claimed in lost:
+            self._lose(claimed)
+        await self._register()
+        self.lease.confirmed()
+        log.warning(
+            "the lease was broken: %d of %d tasks had been given to others",
+            len(lost),
+            len(held),
+            extra={"worker_id": self.worker_id},
+        )
+
+    def _lose(self, claimed: Claimed) -> None:
+        if self._holdings.active.get(claimed.id) is not claimed:
+            return  # it has ended meanwhile, and its fence will tell
+        del self._holdings.active[claimed.id]
+        slot = self._holdings.running.get(claimed.id)
+        if slot is not None:
+            self.runner.interrupt(slot, Reason.LOST)
+        else:
+            self._pools[claimed.queue].remove(claimed)
+
+    async def _sweep(self) -> None:
+        """Do our part of what somebody must do again and again."""
+        while not self._over.is_set():
+            values = {} if self._settings is None else self._settings.values
+            await _either(self._over, _number(values, "worker.rescue_seconds", 5.0))
+            try:
+                await self._control_link.call(calls.octop_sweep(self.worker_id), seconds=SWEEP_SECONDS_MAX)
+            except DatabaseUnreachableError:
+                await self._control_link.pause()
+            except TryAgainError:
+                continue  # somebody else is at it
+            except OctopError as error:
+                # tasks run all the same; other workers may be able to do it
+                log.error("the sweep failed: %s", error.message, extra={"worker_id": self.worker_id})
+
+    async def _listen(self) -> None:
+        """Be woken by notifications. Without them everything still works, at the pace of ``scheduler.interval_seconds``."""
+        failures = 0
+        while not self._over.is_set():
+            try:
+                async for payload in notifications(self._options.dsn, schema=self._options.schema):
+                    failures = 0
+                    if not payload:
+                        self._control_asked.set()
+                    if not payload or payload in self._pools:
+                        self._exchanger.nudge()
+            except OctopError as error:
+                failures += 1
+                log.log(
+                    logging.WARNING if failures == 1 else logging.DEBUG,
+                    "nothing is heard from the database, polling meanwhile: %s",
+                    error.message,
+                )
+            await _either(self._over, pause_before_try(max(1, failures), self.worker_id))
+
+    # --- small answers ------------------------------------------------------------------------------------------------
+
+    async def _on_idle(self) -> None:
+        if self._exchanger.has_strays:
+            # Nothing is held here, so whatever the database believes that we run got lost on its way to us.
+            self._exchanger.has_strays = False
+            await self._exchange_link.call(calls.octop_deregister(self.worker_id))
+            await self._register()
+        if self._options.drain and not self.shutdown.has_begun:
+            left = await self._exchange_link.call(calls.octop_remaining(list(self._pools), list(self._registry)))
+            if left == 0:
+                self.drained = True
+                self.stop()
+
+    def _on_settled(self, task_id: str, verdict: str) -> None:
+        if verdict in ("failed", "frozen"):
+            self._verdicts.put_nowait((task_id, verdict))
+
+    async def _tell_hooks(self) -> None:
+        while True:
+            await self.runner.settled(*await self._verdicts.get())
+
+    def _wake(self, queue: str) -> None:
+        self._pools[queue].wake()
+
+    def _renew(self) -> None:
+        for pool in self._pools.values():
+            pool.renew()
+
+    def _from_any_thread(self, act: Callable[[], None]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(act)
+        except RuntimeError:
+            log.debug("the loop is closed")
+
+
+def _number(values: Any, key: str, default: float) -> float:
+    found = values.get(key)
+    return default if found is None else float(found)
+
+
+def _first(problems: BaseExceptionGroup[BaseException]) -> BaseException:
+    found: BaseException = problems
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found
+
+
+async def _either(event: asyncio.Event, seconds: float) -> None:
+    """Wait for an event, at most so long."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return

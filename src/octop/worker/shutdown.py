@@ -1,0 +1,141 @@
+"""How a worker stops: no more claims, time for what runs, then an end, and nothing is left behind as running."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from octop.model.task import Outcome, OutcomeKind
+from octop.worker.exchanger import Exchanger
+from octop.worker.holdings import Holdings
+from octop.worker.pool import Pool
+from octop.worker.runner import Runner
+from octop.worker.slot import Reason
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 0.02
+GRACE_FACTOR: Final = 1.2
+GRACE_SECONDS_MAX: Final = 60.0
+UNWIND_SECONDS: Final = 1.0
+DELIVERY_SECONDS: Final = 10.0
+HURRIED_UNWIND_SECONDS: Final = 0.2
+HURRIED_DELIVERY_SECONDS: Final = 1.5
+
+
+class Shutdown:
+    """Leads a worker to its end.
+
+    Attributes:
+        on_stopping: Called with the seconds of grace.
+        on_delivering: Called when all tasks have ended, but their outcomes could not yet be handed in.
+    """
+
+    def __init__(
+        self,
+        holdings: Holdings,
+        pools: Mapping[str, Pool],
+        runner: Runner,
+        exchanger: Exchanger,
+        grace_seconds: float | None,
+    ) -> None:
+        """Be ready.
+
+        Args:
+            holdings: What must be handed in.
+            pools: Where tasks may still wait for their start.
+            runner: Ends tasks.
+            exchanger: Told to hand in and return.
+            grace_seconds: What the options say.
+        """
+        self.on_stopping: Callable[[float], None] = lambda _seconds: None
+        self.on_delivering: Callable[[], None] = lambda: None
+        self._holdings = holdings
+        self._pools = pools
+        self._runner = runner
+        self._exchanger = exchanger
+        self._grace_seconds = grace_seconds
+        self._hurried = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._hopeless_at = float("inf")
+
+    @property
+    def has_begun(self) -> bool:
+        """Tell whether the worker is stopping."""
+        return self._task is not None
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Tell whether it is no use to wait for the database any longer: the lease covers what could not be handed in."""
+        return time.monotonic() >= self._hopeless_at
+
+    def begin(self, configured: float | None) -> None:
+        """Stop claiming, release what has not been started, and give the rest its time.
+
+        Args:
+            configured: Setting ``worker.grace_seconds``.
+        """
+        seconds = self._grace(configured)
+        for pool in self._pools.values():
+            for claimed in pool.take_back():
+                self._holdings.outcome(
+                    Outcome(claimed.fence, OutcomeKind.RELEASED, error_message="its worker stopped before the start")
+                )
+        count = len(self._holdings.active)
+        if count:
+            log.info(
+                "stopping: %d running tasks have %g s to end; a second signal releases them at once", count, seconds
+            )
+        else:
+            log.info("stopping: no task runs")
+        self.on_stopping(seconds)
+        self._task = asyncio.get_running_loop().create_task(self._lead(seconds))
+        self._exchanger.end()
+
+    def hurry(self) -> None:
+        """Give no more time."""
+        self._hurried.set()
+
+    def _grace(self, configured: float | None) -> float:
+        if self._grace_seconds is not None:
+            return self._grace_seconds
+        if configured is not None:
+            return configured
+        longest = max((claimed.timeout_seconds for claimed in self._holdings.active.values()), default=0.0)
+        return min(GRACE_SECONDS_MAX, GRACE_FACTOR * longest)
+
+    async def _lead(self, seconds: float) -> None:
+        await self._until_free_or_hurried(seconds)
+        for slot in list(self._holdings.running.values()):
+            self._runner.interrupt(slot, Reason.SHUTDOWN)
+        await self._until_free(HURRIED_UNWIND_SECONDS if self._hurried.is_set() else UNWIND_SECONDS)
+        for slot in list(self._holdings.running.values()):
+            self._runner.give_up(slot)
+        for claimed in list(self._holdings.active.values()):
+            self._holdings.outcome(Outcome(claimed.fence, OutcomeKind.RELEASED, error_message="its worker stopped"))
+        self._exchanger.nudge()
+        self.on_delivering()
+        self._hopeless_at = time.monotonic() + (
+            HURRIED_DELIVERY_SECONDS if self._hurried.is_set() else DELIVERY_SECONDS
+        )
+        await self._hurried.wait()
+        self._hopeless_at = min(self._hopeless_at, time.monotonic() + HURRIED_DELIVERY_SECONDS)
+
+    async def _until_free_or_hurried(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while self._holdings.active and time.monotonic() < end and not self._hurried.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(LOOK_SECONDS, max(0.0, end - time.monotonic()))):
+                    await self._hurried.wait()
+
+    async def _until_free(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while self._holdings.active and time.monotonic() < end:  # noqa: ASYNC110 - an event would cost each task something
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def close(self) -> None:
+        """End."""
+        if self._task is not None:
+            self._task.cancel()

@@ -1,0 +1,305 @@
+"""``octop worker``: starts worker processes, beats for them while they live, starts them again, and is the last to end.
+
+Exit codes: 0 = stopped by one signal, or drained; 130 or 143 = a second signal (SIGINT, SIGTERM) released everything at once; otherwise
+that of the error with which the first start failed.
+"""
+
+import asyncio
+import contextlib
+import functools
+import logging
+import signal
+import socket
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Final
+
+from octop.engine import calls
+from octop.model.errors import OctopError
+from octop.worker.children import ended_how
+from octop.worker.frames import FRAME_BYTES_MAX, Message, encoded, read_message
+from octop.worker.heart import Rhythm, beat
+from octop.worker.link import Link, pause_before_try
+from octop.worker.logs import configure_logging
+from octop.worker.options import WorkerOptions
+from octop.worker.reload import changes
+
+log = logging.getLogger(__name__)
+
+STABLE_SECONDS: Final = 10.0
+UNWIND_SECONDS: Final = 1.4
+DELIVERY_SECONDS: Final = 12.0
+HURRY_SECONDS: Final = 3.0
+GRACE_SECONDS_MAX: Final = 60.0
+
+
+class WorkerProcess:
+    """One worker process, as its supervisor sees it.
+
+    Attributes:
+        worker_id: New at each start.
+        registered: The database knows of it, so it is to be beaten for.
+        fatal: Exit code of an error that no further start would mend; None = none.
+        drained: It ended because nothing was left.
+        kill_at: Monotonic moment at which a stopping one is killed.
+    """
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        worker_id: str,
+    ) -> None:
+        """Keep the process and the two ways to it."""
+        self.worker_id = worker_id
+        self.process = process
+        self.reader = reader
+        self.registered = False
+        self.fatal: int | None = None
+        self.drained = False
+        self.kill_at = float("inf")
+        self.killed = False
+        self.started_at = time.monotonic()
+        self._writer = writer
+
+    @property
+    def is_alive(self) -> bool:
+        """Tell whether it runs and is not stopped: one in state T is not beaten for, whatever it holds."""
+        return self.process.returncode is None and not is_stopped(self.process.pid)
+
+    def tell(self, message: Message) -> None:
+        """Send a message; one that is gone does not hear it."""
+        if not self._writer.is_closing():
+            self._writer.write(encoded(message))
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process alone."""
+        with contextlib.suppress(ProcessLookupError):
+            if self.process.returncode is None:
+                self.process.send_signal(number)
+
+    def close(self) -> None:
+        """Close the way to it."""
+        self._writer.close()
+
+
+def is_stopped(pid: int) -> bool:
+    """Tell whether a process is stopped by a signal or a debugger; False where there is no ``/proc``."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
+    except (OSError, IndexError):
+        return False
+
+
+class Supervisor:
+    """Keeps N worker processes running."""
+
+    def __init__(self, options: WorkerOptions) -> None:
+        """Be ready to start them."""
+        self._options = options
+        self._supervisor_id = str(uuid.uuid4())
+        self._workers: dict[int, WorkerProcess] = {}
+        self._signals: list[signal.Signals] = []
+        self._stopping = asyncio.Event()
+        self._rhythm = Rhythm()
+        self._folder: asyncio.Future[Path] = asyncio.get_running_loop().create_future()
+        self._changed = asyncio.Event()
+        self._exit_code = 0
+        self._link = Link(options, "heart", self._supervisor_id, is_over=lambda: self._rhythm.is_over)
+
+    async def run(self) -> int:
+        """Supervise until told to stop, or until all have drained. Return the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, functools.partial(self._signalled, number))
+        async with asyncio.TaskGroup() as group:
+            hearts = group.create_task(beat(self._link, self._rhythm, self._living, self._beaten))
+            helpers = [group.create_task(self._kill_the_late())]
+            if self._options.reload:
+                helpers.append(group.create_task(self._reload()))
+            keepers = [group.create_task(self._keep(index)) for index in range(self._options.processes)]
+            await asyncio.wait(keepers)
+            self._rhythm.stop()  # the last thing to stop
+            await self._link.close()
+            for helper in (*helpers, hearts):
+                helper.cancel()
+        if len(self._signals) > 1:
+            return 128 + self._signals[-1]
+        return self._exit_code
+
+    # --- signals ------------------------------------------------------------------------------------------------------
+
+    def _signalled(self, number: signal.Signals) -> None:
+        self._signals.append(number)
+        if len(self._signals) == 1:
+            log.info("%s: stopping; once more releases all tasks at once", number.name)
+        for worker in self._workers.values():
+            self._stop(worker)
+        self._stopping.set()
+        self._changed.set()
+
+    def _stop(self, worker: WorkerProcess) -> None:
+        hurried = len(self._signals) > 1
+        if not worker.registered:
+            worker.signal(signal.SIGKILL)  # it has not begun: there is nothing to end
+            return
+        grace = GRACE_SECONDS_MAX if self._options.grace_seconds is None else self._options.grace_seconds
+        wait = HURRY_SECONDS if hurried else grace + UNWIND_SECONDS
+        worker.kill_at = time.monotonic() + wait
+        worker.signal(signal.SIGTERM)
+
+    async def _kill_the_late(self) -> None:
+        """End what does not end: a task that blocks the loop keeps a worker from hearing anything."""
+        while True:
+            await asyncio.sleep(0.1)
+            for worker in self._workers.values():
+                if worker.process.returncode is None and time.monotonic() >= worker.kill_at:
+                    worker.kill_at = float("inf")
+                    worker.killed = True
+                    log.warning("worker process %d does not end in time: killed", worker.process.pid)
+                    worker.signal(signal.SIGKILL)
+
+    # --- heartbeat ----------------------------------------------------------------------------------------------------
+
+    def _living(self) -> list[str]:
+        return [worker.worker_id for worker in self._workers.values() if worker.registered and worker.is_alive]
+
+    def _beaten(self, worker_id: str, at: float, unbroken: bool) -> None:
+        for worker in self._workers.values():
+            if worker.worker_id == worker_id:
+                worker.tell({"beat": at, "unbroken": unbroken})
+
+    # --- processes ----------------------------------------------------------------------------------------------------
+
+    async def _keep(self, index: int) -> None:
+        """Have one process running, again and again."""
+        failures = 0
+        patient = False
+        while not self._stopping.is_set():
+            worker = await self._start(patient=patient)
+            self._workers[index] = worker
+            if self._stopping.is_set():
+                self._stop(worker)
+            code = await self._follow(worker)
+            if worker.killed:
+                await self._release(worker)
+            if worker.drained or self._stopping.is_set():
+                return
+            if worker.fatal is not None and not worker.registered and (not patient or self._options.reload):
+                if not await self._may_try_again(worker.fatal):
+                    return
+                continue
+            failures = 0 if time.monotonic() - worker.started_at > STABLE_SECONDS or code == 0 else failures + 1
+            patient = True
+            if code != 0:
+                log.error("worker process %d: %s; starting another", worker.process.pid, _how(code))
+                await self._sleep(pause_before_try(failures or 1, worker.worker_id))
+
+    async def _may_try_again(self, code: int) -> bool:
+        """At the first start an error ends everything; with --reload the next change of a file may mend it."""
+        if self._options.reload and not self._folder.done():
+            self._folder.set_result(Path.cwd())
+        if self._options.reload:
+            self._changed.clear()
+            await self._changed.wait()
+            return not self._stopping.is_set()
+        self._exit_code = self._exit_code or code
+        self._stopping.set()
+        for worker in self._workers.values():
+            self._stop(worker)
+        return False
+
+    async def _start(self, *, patient: bool) -> WorkerProcess:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "octop.worker.process",
+                stdin=theirs.fileno(),
+                start_new_session=True,  # a terminal's Ctrl-C is for the supervisor, which passes it on
+            )
+        reader, writer = await asyncio.open_connection(sock=ours, limit=FRAME_BYTES_MAX)
+        worker = WorkerProcess(process, reader, writer, str(uuid.uuid4()))
+        worker.tell(
+            {
+                "options": self._options.as_json(),
+                "worker_id": worker.worker_id,
+                "supervisor_id": self._supervisor_id,
+                "patient": patient,
+            }
+        )
+        return worker
+
+    async def _follow(self, worker: WorkerProcess) -> int:
+        """Hear what a process says until it has ended."""
+        while (message := await read_message(worker.reader)) is not None:
+            self._heard(worker, message)
+        code = await worker.process.wait()
+        worker.close()
+        return code
+
+    def _heard(self, worker: WorkerProcess, message: Message) -> None:
+        if "registered" in message:
+            worker.registered = True
+            self._rhythm.poke()
+            if self._stopping.is_set():
+                self._stop(worker)
+            if message["folder"] is not None and not self._folder.done():
+                self._folder.set_result(Path(message["folder"]))
+        elif "heartbeat_seconds" in message:
+            self._rhythm.follow(float(message["heartbeat_seconds"]))
+        elif "stopping" in message and len(self._signals) < 2:
+            worker.kill_at = time.monotonic() + float(message["stopping"]) + UNWIND_SECONDS
+        elif "delivering" in message and len(self._signals) < 2:
+            worker.kill_at = time.monotonic() + DELIVERY_SECONDS
+        elif "fatal" in message:
+            worker.fatal = int(message["fatal"])
+            log.error("%s", message["message"])
+        elif "ended" in message:
+            worker.drained = bool(message["drained"])
+
+    async def _release(self, worker: WorkerProcess) -> None:
+        """Give back what a killed process held: it was us who killed it, so no try is used up."""
+        try:
+            released = await self._link.call(calls.octop_deregister(worker.worker_id), seconds=2)
+        except OctopError as error:
+            log.warning("what the killed process ran could not be released; the lease covers it: %s", error.message)
+        else:
+            log.info("released %d tasks of the killed process", released)
+
+    async def _sleep(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+
+    async def _reload(self) -> None:
+        async for changed in changes(await self._folder):
+            log.info("%s changed: restarting", ", ".join(sorted(changed)[:3]))
+            self._changed.set()
+            for worker in self._workers.values():
+                worker.signal(signal.SIGTERM)
+
+
+def _how(code: int) -> str:
+    return ended_how(code).replace("the process of the task ", "")
+
+
+def run(options: WorkerOptions) -> int:
+    """Run ``octop worker``: blocks until it is stopped.
+
+    Args:
+        options: What to serve; ``application`` is needed.
+
+    Returns:
+        The exit code of the command.
+    """
+    configure_logging(options.log_format, options.log_level)
+    return asyncio.run(_run(options))
+
+
+async def _run(options: WorkerOptions) -> int:
+    return await Supervisor(options).run()

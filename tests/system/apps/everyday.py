@@ -1,0 +1,179 @@
+"""Task types of every kind, for the system tests of the worker. Bodies write to a ledger of their own: `OCTOP_DSN` leads to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+
+import psycopg
+
+import octop as _octop
+from octop.app import Octop
+
+octop = Octop()
+
+
+def _note(what: str) -> None:
+    with psycopg.connect(os.environ["OCTOP_DSN"], autocommit=True) as connection:
+        connection.execute("insert into ledger (job, pid) values (%s, %s)", (what, os.getpid()))
+
+
+@octop.task(queue="q", max_retries=0)
+async def noop() -> None: ...
+
+
+@octop.task(queue="q", max_retries=3)
+async def nap(seconds: float, note: str = "") -> str:
+    if note:
+        _note(note)
+    await asyncio.sleep(seconds)
+    return "slept"
+
+
+@octop.task(queue="q", max_retries=0)
+def nap_in_thread(seconds: float) -> str:
+    time.sleep(seconds)
+    return "slept"
+
+
+@octop.task(queue="q", max_retries=0)
+def watchful(seconds: float) -> str:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not _octop.current().cancelled:
+        time.sleep(0.02)
+    return "left"
+
+
+@octop.task(queue="q", max_retries=0, run_in="process")
+def nap_in_process(seconds: float) -> str:
+    time.sleep(seconds)
+    return f"slept in {os.getpid()}"
+
+
+@octop.task(queue="q", max_retries=0, run_in="process")
+def spin() -> None:
+    while True:
+        pass
+
+
+@octop.task(queue="q", max_retries=2)
+def kill_own_process() -> None:
+    _note("kill")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@octop.task(queue="q", max_retries=3)
+async def block(seconds: float) -> None:
+    _note("block")
+    time.sleep(seconds)  # noqa: ASYNC251 - what this task is about
+
+
+@octop.task(queue="q", max_retries=0)
+async def swallow() -> str:
+    for _ in range(200):
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            continue
+    return "never"
+
+
+class _Odd(Exception):
+    def __init__(self, which: str) -> None:
+        super().__init__(which)
+        self.which = which
+        self.number = 5
+
+    def __str__(self) -> str:
+        if self.which == "str raises":
+            raise RuntimeError("no words")
+        if self.which == "str exits":
+            sys.exit(9)
+        if self.which == "str is int":
+            return self.number  # type: ignore[return-value]
+        if self.which == "bad text":
+            return "nul \x00 surrogate \ud800 " + "x" * 100_000
+        return self.which
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+    def __getattr__(self, name: str) -> object:
+        raise ZeroDivisionError(name)
+
+    def __eq__(self, other: object) -> bool:
+        raise ZeroDivisionError
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _raise(which: str) -> None:
+    kinds = {
+        "SystemExit": SystemExit(3),
+        "exit 0": SystemExit(0),
+        "KeyboardInterrupt": KeyboardInterrupt(),
+        "BaseException": BaseException(),
+        "MemoryError": MemoryError(),
+        "StopIteration": StopIteration(1),
+        "StopAsyncIteration": StopAsyncIteration(),
+        "GeneratorExit": GeneratorExit(),
+        "CancelledError": asyncio.CancelledError(),
+        "group": BaseExceptionGroup("several", [ValueError("one"), KeyboardInterrupt()]),
+        "RecursionError": RecursionError("deep"),
+    }
+    if which == "os._exit":
+        os._exit(1)
+    raise kinds.get(which) or _Odd(which)
+
+
+@octop.task(queue="q", max_retries=0)
+async def raise_on_loop(which: str) -> None:
+    if which == "child task":
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_exit_later())
+        return
+    if which == "cancelled child":
+        child = asyncio.get_running_loop().create_task(asyncio.sleep(5))
+        asyncio.get_running_loop().call_soon(child.cancel)
+        await child
+    await asyncio.sleep(0)
+    _raise(which)
+
+
+async def _exit_later() -> None:
+    await asyncio.sleep(0)
+    sys.exit(4)
+
+
+@octop.task(queue="q", max_retries=0)
+def raise_in_thread(which: str) -> None:
+    _raise(which)
+
+
+@octop.task(queue="q", max_retries=0, run_in="process")
+def raise_in_process(which: str) -> None:
+    _raise(which)
+
+
+@octop.task(queue="q", max_retries=3)
+def bad_result(which: str) -> object:
+    _note(f"result {which}")
+    return {"nan": float("nan"), "set": {1, object()}, "nul": "a\x00b", "big": "x" * 2_000_000, "lone": "\ud800"}[which]
+
+
+@octop.on_worker_start
+async def _start() -> None:
+    _note("worker start")
+
+
+@octop.on_worker_stop
+def _stop() -> None:
+    _note("worker stop")
+
+
+@octop.on_freeze
+def _frozen(context: object, error: BaseException) -> None:
+    _note(f"freeze {type(error).__name__}")

@@ -1,0 +1,98 @@
+import gc
+import weakref
+
+import pytest
+
+from octop.model.task import Fence, OutcomeKind
+from octop.worker.report import MESSAGE_CHARACTERS_MAX, TRACEBACK_CHARACTERS_MAX, cleaned, failure_of
+
+FENCE = Fence("i", 1, "c")
+
+
+class Odd(Exception):
+    def __str__(self):
+        raise SystemExit(3)
+
+    def __getattr__(self, name):
+        raise ZeroDivisionError
+
+
+class Number(Exception):
+    def __str__(self):
+        return 5  # noqa: PLE0307 - what a careless author writes
+
+
+class OddText(str):
+    def __getitem__(self, key):
+        raise ZeroDivisionError
+
+    def encode(self, *arguments):
+        raise ZeroDivisionError
+
+
+class WithOddText(Exception):
+    def __str__(self):
+        return OddText("said")
+
+
+def raised(error):
+    try:
+        raise error
+    except BaseException as caught:
+        return caught
+
+
+def test_keeps_class_message_traceback_and_ancestors():
+    outcome = failure_of(FENCE, raised(KeyError("k")))
+    assert (outcome.kind, outcome.error_class, outcome.error_message) == (OutcomeKind.FAILURE, "KeyError", "'k'")
+    assert "in raised" in (outcome.traceback or "")
+    assert outcome.mro == ("KeyError", "LookupError", "Exception", "BaseException")
+
+
+@pytest.mark.parametrize(
+    "make", [Odd, Number, WithOddText, BaseException, lambda: ExceptionGroup("g", [ValueError("v")])], ids=range(5)
+)
+def test_c047_recording_never_fails(make):
+    outcome = failure_of(FENCE, raised(make()))
+    assert outcome.error_message is not None
+    assert outcome.traceback
+
+
+def test_text_is_bounded_and_can_be_kept():
+    outcome = failure_of(FENCE, raised(ValueError("a\x00b\ud800" + "x" * 200_000)))
+    message = outcome.error_message or ""
+    assert len(message) == MESSAGE_CHARACTERS_MAX
+    assert message.startswith("a\\x00b\\ud800x")
+    assert len(outcome.traceback or "") <= TRACEBACK_CHARACTERS_MAX
+    message.encode()
+
+
+def test_the_end_is_kept_where_it_matters():
+    assert cleaned("abc", 2, keep_end=True) == "bc"
+    assert cleaned("abc", 2) == "ab"
+
+
+def test_c093_nothing_that_the_task_held_stays_reachable():
+    class Big:
+        pass
+
+    seen = []
+
+    def body():
+        big = Big()
+        seen.append(weakref.ref(big))
+        error = ValueError("with a cycle")
+        error.__dict__["itself"] = error
+        raise error
+
+    gc.disable()
+    try:
+        kept = None
+        try:
+            body()
+        except ValueError as error:
+            kept = failure_of(FENCE, error)
+        assert kept is not None
+        assert seen[0]() is None
+    finally:
+        gc.enable()
