@@ -85,12 +85,14 @@ class Settings:
         values: All keys of ``octop_config``; None only where the key allows it.
         worker_limits: By queue, the operator's limit per worker process.
         held_queues: Queues that are paused.
+        type_queues: By task type, the queue for tasks that name none.
     """
 
     version: int
     values: Mapping[str, float | None]
     worker_limits: Mapping[str, int]
     held_queues: frozenset[str]
+    type_queues: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ from octop.worker.sleeper import Sleeper
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS: Final = 0.05
+STRAY_LOOKS: Final = 3
+STRAY_SECONDS: Final = 5.0
 
 
 class Exchanger:
@@ -34,7 +36,6 @@ class Exchanger:
         interval_seconds: Setting ``scheduler.interval_seconds``: the longest sleep.
         held_queues: Queues that are paused: not asked for.
         claiming: False = it only hands in.
-        has_strays: An answer was lost, so the database may believe that we run tasks of which we know nothing.
         on_settled: Called with id and verdict of each outcome that was no plain success.
         on_idle: Called when nothing was found and nothing is held.
     """
@@ -59,7 +60,8 @@ class Exchanger:
         self.interval_seconds = 5.0
         self.held_queues: frozenset[str] = frozenset()
         self.claiming = True
-        self.has_strays = False
+        self._stray_looks = 0
+        self._stray_look_at = 0.0
         self.on_settled: Callable[[str, str], None] = lambda _id, _verdict: None
         self.on_idle: Callable[[], Awaitable[None]] = _nothing
         self._worker_id = worker_id
@@ -150,6 +152,8 @@ class Exchanger:
         wanted = self._wanted()
         if not wanted and not len(self._holdings.outbox):
             return
+        if self._stray_looks and time.monotonic() >= self._stray_look_at:
+            await self._release_strays()
         if wanted and self._nudged:
             self._nudged = False
             self._sleeper.wake()
@@ -167,6 +171,19 @@ class Exchanger:
             self._nudged = True
         if not found and not self._holdings.active and not len(self._holdings.outbox):
             await self.on_idle()
+
+    async def _release_strays(self) -> None:
+        """Give back what an exchange claimed whose answer got lost: the database believes that we run it.
+
+        Not once only: the server may still have been at work on that exchange when we came back.
+        """
+        released = await self._link.call(calls.octop_release_unheld(self._worker_id, self._holdings.held()))
+        self._stray_looks -= 1
+        self._stray_look_at = time.monotonic() + STRAY_SECONDS
+        if released:
+            log.warning(
+                "released %d tasks whose claim never reached us", released, extra={"worker_id": self._worker_id}
+            )
 
     def _deliver(self, answer: Exchanged, wanted: Mapping[str, int]) -> None:
         self._lanes.update(answer.lanes)
@@ -202,7 +219,9 @@ class Exchanger:
             await self._one_by_one(successes, outcomes, error)
             return Exchanged([], [], {}, 0)
         except DatabaseUnreachableError:
-            self.has_strays = self.has_strays or bool(wanted)
+            if wanted:
+                self._stray_looks = STRAY_LOOKS
+                self._stray_look_at = 0.0
             self._holdings.outbox.put_back(successes, outcomes)
             raise
         except BaseException:

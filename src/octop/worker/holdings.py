@@ -74,6 +74,10 @@ class Holdings:
         self._tell()
         return True
 
+    def held(self) -> list[str]:
+        """Return the ids of all tasks that the database may believe we run."""
+        return [*self.active, *self.outbox.ids()]
+
     def haunt(self, claimed: Claimed) -> None:
         """Remember a task that was given up and still runs."""
         self._ghosts.add(claimed.id)

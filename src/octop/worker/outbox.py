@@ -42,6 +42,10 @@ class Outbox:
         self.outcomes.append(outcome)
         self._bytes += _weight(outcome)
 
+    def ids(self) -> list[str]:
+        """Return of which tasks."""
+        return [each.fence.id for each in self.successes] + [each.fence.id for each in self.outcomes]
+
     def take(self) -> tuple[list[Success], list[Outcome]]:
         """Take out as much as fits into one exchange, the oldest first."""
         if self._bytes <= BATCH_BYTES_MAX and len(self) <= BATCH_COUNT_MAX:

@@ -28,6 +28,10 @@ log = logging.getLogger(__name__)
 
 AGAIN_SECONDS: Final = 2.0
 THREAD_CANCEL_SECONDS: Final = 5.0
+# A process that died may have held hundreds of tasks. One child for each of them would bring the machine down.
+ISOLATED_MAX: Final = 4
+ISOLATION_WAIT_SECONDS_MAX: Final = 30.0
+ISOLATION_SNOOZE_SECONDS: Final = 2.0
 
 
 class TaskFailedInChildError(Exception):
@@ -79,6 +83,7 @@ class Runner:
         self._wake = wake
         self._threads = Threads()
         self._watchdog = Watchdog(self._overdue)
+        self._isolation = asyncio.Semaphore(ISOLATED_MAX)
         self._closed = False
         self._remembers = bool(hooks.retry or hooks.freeze)
         self._remembered: dict[str, tuple[AttemptContext, BaseException]] = {}
@@ -146,8 +151,10 @@ class Runner:
     def _elsewhere(
         self, slot: Slot, definition: TaskDefinition, context: AttemptContext, claimed: Claimed
     ) -> Coroutine[Any, Any, Any]:
-        if claimed.isolated or definition.run_in == "process":
+        if definition.run_in == "process":
             coroutine = self._in_child(slot, claimed)
+        elif claimed.isolated:
+            coroutine = self._in_isolation(slot, claimed)
         elif definition.run_in == "thread":
             coroutine = self._in_thread(slot, definition, context, claimed)
         else:
@@ -177,6 +184,19 @@ class Runner:
             raise error
         finally:
             del error  # it would keep this frame, and so itself
+
+    async def _in_isolation(self, slot: Slot, claimed: Claimed) -> Any:
+        """Run a task whose attempt was lost once: in a child, but few at a time, however many were lost together."""
+        slot.waited = True
+        try:
+            async with asyncio.timeout(min(ISOLATION_WAIT_SECONDS_MAX, claimed.timeout_seconds / 2)):
+                await self._isolation.acquire()
+        except TimeoutError:
+            return Snooze(ISOLATION_SNOOZE_SECONDS)
+        try:
+            return await self._in_child(slot, claimed)
+        finally:
+            self._isolation.release()
 
     async def _in_child(self, slot: Slot, claimed: Claimed) -> Any:
         slot.waited = True

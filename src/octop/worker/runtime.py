@@ -83,7 +83,7 @@ class Runtime:
         self._holdings = Holdings()
         self._children = Children(options.application)
         self.runner = Runner(registry, hooks, self._holdings, self._children, self._wake)
-        self._pools = {name: Pool(0, lease, self.runner.attempt, self._holdings.urgent) for name in self._queues()}
+        self._pools = {name: self._pool() for name in self._queues()}
         self._exchanger = Exchanger(worker_id, self._exchange_link, self._holdings, self._pools, list(registry))
         self._exchanger.on_idle = self._on_idle
         self._exchanger.on_settled = self._on_settled
@@ -136,10 +136,14 @@ class Runtime:
 
     # --- beginning and end --------------------------------------------------------------------------------------------
 
+    def _pool(self) -> Pool:
+        return Pool(0, self.lease, self.runner.attempt, self._holdings.urgent)
+
     def _queues(self) -> list[str]:
         if self._options.queues is not None:
             return list(self._options.queues)
-        return sorted({definition.policy.queue or DEFAULT_QUEUE for definition in self._registry.values()})
+        # a plain INSERT names no queue, so `default` is served by everybody who was not told otherwise
+        return sorted({DEFAULT_QUEUE, *(each.policy.queue or DEFAULT_QUEUE for each in self._registry.values())})
 
     def _policies(self) -> list[TaskTypePolicy]:
         # an alias is known too, so that tasks under the old name are not parked
@@ -184,7 +188,7 @@ class Runtime:
         for pool in self._pools.values():
             pool.take_back()
         self.runner.close()
-        for pool in self._pools.values():
+        for pool in list(self._pools.values()):
             await pool.close(0.2)
         await self._children.close()
         if self._registered:
@@ -220,7 +224,10 @@ class Runtime:
                     calls.octop_control(self.worker_id), seconds=CONTROL_SECONDS_MAX
                 )
                 if self._settings is None or control.version != self._settings.version:
+                    served = len(self._pools)
                     self._apply(await self._control_link.call(calls.octop_settings(), seconds=CONTROL_SECONDS_MAX))
+                    if len(self._pools) > served:
+                        await self._register()
                 for task_id in control.cancel:
                     self._cancel(task_id)
                 if self.lease.is_doubtful:
@@ -242,6 +249,10 @@ class Runtime:
             self._exchanger.interval_seconds = min(self._exchanger.interval_seconds, DRAIN_LOOK_SECONDS)
         self._exchanger.held_queues = settings.held_queues
         self.runner.result_bytes_max = int(_number(values, "task.result_bytes_max", 1 << 20))
+        if self._options.queues is None:
+            # an operator may send the tasks of a type to a queue that the code does not name
+            for name in {queue for each, queue in settings.type_queues.items() if each in self._registry}:
+                self._pools.setdefault(name, self._pool())
         ordinary = self._options.concurrency or int(_number(values, "worker.concurrency", 10))
         for name, pool in self._pools.items():
             own = (self._options.queues or {}).get(name)
@@ -324,11 +335,6 @@ class Runtime:
     # --- small answers ------------------------------------------------------------------------------------------------
 
     async def _on_idle(self) -> None:
-        if self._exchanger.has_strays:
-            # Nothing is held here, so whatever the database believes that we run got lost on its way to us.
-            self._exchanger.has_strays = False
-            await self._exchange_link.call(calls.octop_deregister(self.worker_id))
-            await self._register()
         if self._options.drain and not self.shutdown.has_begun:
             left = await self._exchange_link.call(calls.octop_remaining(list(self._pools), list(self._registry)))
             if left == 0:

@@ -79,7 +79,8 @@ def octop_exchange(
     return Call(
         "select verdict, id::text, attempt, claim_id::text, tenant, queue, lane, task_type, payload, priority, retry_count, max_retries,"
         " timeout_seconds, scheduled_at::text, due_at::text, isolated, tags, meta"
-        " from octop_exchange(%(worker_id)s::text::uuid, %(queues)s::text[], %(wanted)s::integer[], %(task_types)s::text[], %(lanes)s::text[],"
+        " from octop_exchange(%(worker_id)s::text::uuid, %(queues)s::text[], %(wanted)s::integer[], %(task_types)s::text[],"
+        " %(lanes)s::text[],"
         " %(done_ids)s::text[]::uuid[], %(done_attempts)s::integer[], %(done_claims)s::text[]::uuid[], %(done_results)s::text[],"
         " %(outcomes)s::text::jsonb, %(careful)s::boolean, %(awake)s::boolean)",
         {

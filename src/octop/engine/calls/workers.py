@@ -79,7 +79,8 @@ def octop_beat(worker_ids: Sequence[str]) -> Call[dict[str, bool]]:
 def octop_owned(worker_id: str, fences: Sequence[Fence]) -> Call[set[str]]:
     """Return the ids of those attempts that are still this worker's."""
     return Call(
-        "select x::text from octop_owned(%(worker_id)s::text::uuid, %(ids)s::text[]::uuid[], %(attempts)s::integer[], %(claims)s::text[]::uuid[]) x",
+        "select x::text from octop_owned(%(worker_id)s::text::uuid, %(ids)s::text[]::uuid[], %(attempts)s::integer[],"
+        " %(claims)s::text[]::uuid[]) x",
         {
             "worker_id": worker_id,
             "ids": [fence.id for fence in fences],
@@ -101,7 +102,13 @@ def octop_control(worker_id: str) -> Call[Control]:
 
 def _settings(text: str) -> Settings:
     found = json.loads(text)
-    return Settings(found["version"], found["values"], found["worker_limits"], frozenset(found["held_queues"]))
+    return Settings(
+        found["version"],
+        found["values"],
+        found["worker_limits"],
+        frozenset(found["held_queues"]),
+        found["type_queues"],
+    )
 
 
 def octop_settings() -> Call[Settings]:
@@ -119,6 +126,23 @@ def octop_deregister(worker_id: str) -> Call[int]:
     return Call(
         "select octop_deregister(%(worker_id)s::text::uuid)",
         {"worker_id": worker_id},
+        lambda rows: int(first_value(rows)),
+    )
+
+
+def octop_release_unheld(worker_id: str, held: Sequence[str]) -> Call[int]:
+    """Release what was claimed for this worker and never reached it, because a connection broke; no try is used.
+
+    Args:
+        worker_id: This worker.
+        held: Ids of all tasks that it knows of, buffered, running, or with an outcome that is not handed in yet.
+
+    Returns:
+        How many tasks were released.
+    """
+    return Call(
+        "select octop_release_unheld(%(worker_id)s::text::uuid, %(held)s::text[]::uuid[])",
+        {"worker_id": worker_id, "held": list(held)},
         lambda rows: int(first_value(rows)),
     )
 

@@ -43,7 +43,8 @@ begin
           octop_register.version, octop_register.queues, array(select p ->> 'name' from jsonb_array_elements(octop_register.policies) p))
   on conflict (id) do update
      set name = excluded.name, host = excluded.host, pid = excluded.pid, supervisor_id = excluded.supervisor_id, version = excluded.version,
-         queues = excluded.queues, task_types = excluded.task_types, beat_at = excluded.beat_at, draining = false;
+         queues = excluded.queues, task_types = excluded.task_types, draining = false, beat_at = excluded.beat_at,
+         beating_since = case when octop_workers.beat_at > excluded.beat_at - _octop_lease() then octop_workers.beating_since else excluded.beat_at end;
   -- tasks of these types that nobody knew come back, the rest by the sweep
   perform _octop_unpark(1000);
 end $$;
@@ -72,15 +73,18 @@ comment on function octop_beat(uuid[]) is
 
 create or replace function octop_owned(worker_id uuid, ids uuid[], attempts integer[], claims uuid[]) returns setof uuid
   language sql security definer set search_path from current
+  set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
 as $$
   select t.id from unnest(ids, attempts, claims) u (id, attempt, claim_id)
-    join octop_tasks_live t on t.id = u.id and t.attempt = u.attempt and t.claim_id = u.claim_id
-     and t.worker_id = octop_owned.worker_id and t.status = 'running'
+    -- bounds and no word of status: see _octop_complete
+    join octop_tasks_live t on t.id between u.id and u.id and t.attempt = u.attempt and t.claim_id = u.claim_id
+     and t.worker_id = octop_owned.worker_id
 $$;
 comment on function octop_owned(uuid, uuid[], integer[], uuid[]) is 'Which of these attempts are still this worker''s.';
 
 create or replace function octop_control(worker_id uuid) returns table (version bigint, cancel uuid[])
   language sql stable security definer set search_path from current
+  set enable_seqscan = off set enable_bitmapscan = off
 as $$
   select c.version,
          array(select t.id from octop_tasks_live t
@@ -97,7 +101,8 @@ as $$
     'values', (select jsonb_object_agg(k.key, coalesce(c.value -> 'value', k.default_value))
                  from octop_config_keys() k left join octop_config c on c.key = k.key),
     'worker_limits', (select coalesce(jsonb_object_agg(q.name, q.worker_limit), '{}') from octop_queues q where q.worker_limit is not null),
-    'held_queues', (select coalesce(jsonb_agg(h.target order by h.target), '[]') from octop_holds h where h.kind = 'queue'))
+    'held_queues', (select coalesce(jsonb_agg(h.target order by h.target), '[]') from octop_holds h where h.kind = 'queue'),
+    'type_queues', (select coalesce(jsonb_object_agg(y.name, y.queue), '{}') from octop_task_types y where y.queue is not null))
 $$;
 comment on function octop_settings() is 'All that a worker must know of settings, limits and holds, in one answer.';
 
@@ -108,8 +113,36 @@ as $$
 $$;
 comment on function octop_drain(uuid) is 'This worker claims no more; its running tasks may end.';
 
+create or replace function octop_release_unheld(worker_id uuid, held uuid[]) returns integer
+  language plpgsql security definer set search_path from current
+  set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
+as $$
+declare
+  v_outcomes jsonb;
+  v_n        integer;
+  v_released integer := 0;
+begin
+  loop
+    select jsonb_agg(jsonb_build_object('id', t.id, 'attempt', t.attempt, 'claim_id', t.claim_id, 'worker_id', t.worker_id, 'outcome', 'released',
+                                        'error_message', 'the answer to its claim got lost')) into v_outcomes
+      from (select t.* from octop_tasks_live t
+             where t.status = 'running' and t.worker_id = octop_release_unheld.worker_id and t.id <> all (held) limit 500) t;
+    exit when v_outcomes is null;
+    select count(*) into v_n from _octop_settle(v_outcomes, true);
+    exit when v_n = 0;
+    v_released := v_released + v_n;
+  end loop;
+  if v_released > 0 then
+    perform pg_notify('octop_wake', '');
+  end if;
+  return v_released;
+end $$;
+comment on function octop_release_unheld(uuid, uuid[]) is
+  'After a connection broke in the middle of an exchange: tasks that were claimed for this worker and never reached it are released without using a try. held = all that it knows of. Answers how many.';
+
 create or replace function octop_deregister(worker_id uuid) returns integer
   language plpgsql security definer set search_path from current
+  set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -134,6 +167,7 @@ comment on function octop_deregister(uuid) is 'A worker goes: what it still runs
 
 create or replace function octop_remaining(queues text[], task_types text[]) returns integer
   language sql stable security definer set search_path from current
+  set enable_seqscan = off set enable_bitmapscan = off
 as $$
   select count(*)::integer from (
     select from octop_tasks_live t

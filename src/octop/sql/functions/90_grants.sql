@@ -7,7 +7,8 @@ declare
 begin
   -- only what is ours: the schema may hold other things
   for r in select p.oid::regprocedure as it from pg_proc p
-            where p.pronamespace = current_schema()::regnamespace and p.proowner = current_user::regrole and p.proname ~ '^_?octop_' loop
+            where p.pronamespace = (select n.oid from pg_namespace n where n.nspname = current_schema()) and p.proname ~ '^_?octop_'
+              and p.proowner = (select o.oid from pg_roles o where o.rolname = current_user) loop
     execute format('revoke all on function %s from public', r.it);
   end loop;
 end $$;
@@ -32,7 +33,7 @@ grant execute on function
   octop_sleep(uuid, text[], double precision), octop_doubt(), octop_doubtful(xid8),
   octop_register(uuid, text, text, integer, uuid, text, text[], jsonb), octop_declare_task_types(jsonb),
   octop_beat(uuid[]), octop_owned(uuid, uuid[], integer[], uuid[]), octop_control(uuid), octop_settings(),
-  octop_drain(uuid), octop_deregister(uuid), octop_remaining(text[], text[]), octop_sweep(uuid),
+  octop_drain(uuid), octop_deregister(uuid), octop_release_unheld(uuid, uuid[]), octop_remaining(text[], text[]), octop_sweep(uuid),
   octop_make_days(integer), octop_task(uuid)
   to :"worker";
 grant select on octop_config, octop_migrations to :"worker", :"producer";
