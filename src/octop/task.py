@@ -154,6 +154,8 @@ class Caller(Generic[P, R_co]):
             options.retry_policy,
             options.tags,
             options.meta,
+            declared_queue=None if definition is None else definition.policy.queue,
+            declared_priority=None if definition is None else definition.policy.priority,
         )
         return PreparedCall(new, options.connection, decode, options.id is None)
 
@@ -248,11 +250,10 @@ class Task(Caller[P, R_co], Generic[P, T_co, R_co]):
 def options_of(definition: TaskDefinition) -> Options:
     """Return what a task type says about its tasks at the moment of the enqueue.
 
-    Queue and priority are fixed then, and must hold also before any worker has declared the type. Retries, time limit
-    and policy stay null in the row: what the type, the queue or an operator says counts when the task runs.
+    Tags only. Queue, priority, retries, time limit and policy are the type's row, which an operator may change; what the
+    code says of queue and priority goes with the task for the time before any worker has declared the type.
     """
-    policy = definition.policy
-    return Options(queue=policy.queue, priority=policy.priority, tags=definition.tags or None)
+    return Options(tags=definition.tags or None)
 
 
 def _changed(options: Options, defaults: Options, given: dict[str, Any]) -> Options:

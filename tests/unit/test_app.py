@@ -111,9 +111,10 @@ def send(octop):
     return send
 
 
-def test_a_call_carries_queue_and_priority_and_leaves_the_rest_to_the_type(send):
+def test_a_call_carries_what_the_code_declares_beside_what_was_asked_for(send):
     task = send.call(42).task
-    assert (task.task_type, task.payload, task.queue, task.priority) == ("send", '{"user_id":42}', "mail", 1)
+    assert (task.task_type, task.payload, task.queue, task.priority) == ("send", '{"user_id":42}', None, None)
+    assert (task.declared_queue, task.declared_priority) == ("mail", 1)
     assert (task.max_retries, task.timeout_seconds, task.retry_policy, task.tags) == (None, None, None, ("t",))
     assert (task.delay_seconds, task.scheduled_at) == (None, None)
 
@@ -122,7 +123,7 @@ def test_C015_zero_is_not_unset_and_none_goes_back(send):
     task = send.using(max_retries=0, delay=0, priority=0).call(1).task
     assert (task.max_retries, task.delay_seconds, task.priority) == (0, 0, 0)
     back = send.using(max_retries=0, priority=0, tags=[]).using(max_retries=None, priority=None, tags=None).call(1).task
-    assert (back.max_retries, back.priority, back.tags) == (None, 1, ("t",))
+    assert (back.max_retries, back.priority, back.tags) == (None, None, ("t",))
     kept = send.using(max_retries=0, tags=[]).using(delay=5).call(1).task
     assert (kept.max_retries, kept.tags, kept.delay_seconds) == (0, (), 5)
     with pytest.raises(InvalidOptionError, match="timeout"):

@@ -55,9 +55,11 @@ class Place:
     def __post_init__(self) -> None:
         """Refuse names that PostgreSQL would cut or refuse."""
         for what, name, room in (("schema", self.schema, 63), ("role prefix", self.role_prefix, 55)):
-            if not name or len(name.encode()) > room or "\x00" in name or name.startswith("pg_"):
+            # $octop would end a dollar-quoted block of the script
+            odd = "\x00" in name or "$octop" in name or name.startswith("pg_")
+            if not name or len(name.encode()) > room or odd:
                 message = f"the {what} {name!r} is no usable name"
-                raise ConfigurationError(message, hint=f"1 to {room} bytes, not beginning with pg_.")
+                raise ConfigurationError(message, hint=f"1 to {room} bytes, not beginning with pg_, without $octop.")
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -130,8 +132,9 @@ def body(place: Place, version: str) -> str:
         for file in migrations()
     ]
     rest = [f"-- {file.name}\n{_filled(file.text, place.variables)}" for file in files if _group(file) >= PRELUDE_BELOW]
+    register = _filled(_part("register"), {"known": ",".join((*(file.name for file in migrations()), FUNCTIONS))})
     closing = _filled(_part("closing"), {"checksum": functions_checksum(), "version": version})
-    return "\n".join([*prelude, _part("register"), *steps, *rest, closing])
+    return "\n".join([*prelude, register, *steps, *rest, closing])
 
 
 def install_script(place: Place, version: str) -> str:

@@ -27,6 +27,8 @@ class NewTask:
         tags: Labels, at most 50.
         meta: JSON text of an object.
         retry_of: The finished task that this one repeats.
+        declared_queue: What the code says; holds until a worker has declared the type, then the type's row does.
+        declared_priority: Likewise.
     """
 
     task_type: str
@@ -44,6 +46,8 @@ class NewTask:
     tags: Sequence[str] | None = None
     meta: str | None = None
     retry_of: str | None = None
+    declared_queue: str | None = None
+    declared_priority: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

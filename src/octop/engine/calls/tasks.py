@@ -42,7 +42,8 @@ def octop_enqueue_many(tasks: Sequence[NewTask], *, fresh: bool = True) -> Call[
         "select id::text, created from octop_enqueue_many(%(task_types)s::text[], %(payloads)s::text[], %(ids)s::text[]::uuid[],"
         " %(queues)s::text[], %(lanes)s::text[], %(tenants)s::text[], %(priorities)s::integer[], %(scheduled_at)s::text[]::timestamptz[],"
         " %(delay_seconds)s::double precision[], %(max_retries)s::integer[], %(timeout_seconds)s::double precision[],"
-        " %(retry_policies)s::text[], %(tags)s::text[], %(metas)s::text[], %(retry_of)s::text[]::uuid[], %(fresh)s::boolean)",
+        " %(retry_policies)s::text[], %(tags)s::text[], %(metas)s::text[], %(retry_of)s::text[]::uuid[], %(fresh)s::boolean,"
+        " %(declared_queues)s::text[], %(declared_priorities)s::integer[])",
         {
             "task_types": [task.task_type for task in tasks],
             "payloads": [task.payload for task in tasks],
@@ -60,6 +61,8 @@ def octop_enqueue_many(tasks: Sequence[NewTask], *, fresh: bool = True) -> Call[
             "metas": _column(tasks, lambda task: task.meta),
             "retry_of": _column(tasks, lambda task: task.retry_of),
             "fresh": fresh,
+            "declared_queues": _column(tasks, lambda task: task.declared_queue),
+            "declared_priorities": _column(tasks, lambda task: task.declared_priority),
         },
         _ids_and_created,
     )

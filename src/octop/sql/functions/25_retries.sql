@@ -32,7 +32,10 @@ end $$;
 comment on function _octop_check_retry_policy(jsonb) is 'Raises OC113 for a retry policy that could not be computed later.';
 
 create or replace function octop_retry_delay(policy jsonb, try integer) returns double precision
-  language sql volatile set search_path from current
+  language plpgsql volatile set search_path from current
+as $$
+begin
+  -- plpgsql for its kept plans: a failed task pays microseconds for its delay, not milliseconds
   return (
     select case
       when policy ? 'delays' then
@@ -44,6 +47,7 @@ create or replace function octop_retry_delay(policy jsonb, try integer) returns 
                              * (greatest(try, 1) - 1), 100)))
            * (1 - coalesce((policy ->> 'jitter')::double precision, _octop_setting('task.retry_jitter')::double precision) * random())
     end);
+end $$;
 comment on function octop_retry_delay(jsonb, integer) is
   'Seconds to wait before the given retry (1 = the first). policy null = the configuration''s. Default delays grow from 1 to at most 30 seconds; jitter only shortens. '
   'Example: select octop_retry_delay(''{"delays": [1, 10, 60]}'', 2);';

@@ -32,7 +32,7 @@ comment on function _octop_wake(text[], timestamptz[]) is
   'Notify channel octop_wake, once per queue, if a worker of that queue would sleep beyond the due time. A hint to look: nothing is decided from it.';
 
 create or replace function _octop_tasks_inserted() returns trigger
-  language plpgsql security definer set search_path from current
+  language plpgsql security definer set search_path from current set enable_seqscan = off
 as $$
 declare
   s text;
@@ -53,6 +53,10 @@ begin
         using errcode = 'OC112', hint = 'Store the data elsewhere and pass a reference, or raise task.payload_bytes_max.';
     end if;
   end if;
+  -- live refuses a second row with the same id by its key; with the id of a frozen task a task could never freeze
+  if exists (select from new_rows n join octop_tasks_frozen f on f.id between n.id and n.id) then
+    raise exception 'octop: the id of one of these tasks exists already' using errcode = 'unique_violation', hint = 'Leave id out of the INSERT.';
+  end if;
   if exists (select from new_rows n where n.retry_policy is not null) then
     perform _octop_check_retry_policy(n.retry_policy) from new_rows n where n.retry_policy is not null;
   end if;
@@ -70,7 +74,7 @@ end $$;
 comment on function _octop_tasks_inserted() is 'INSERT into octop_tasks: born pending, within the limits, counted, and sleeping workers are told.';
 
 create or replace function _octop_tasks_updated() returns trigger
-  language plpgsql security definer set search_path from current
+  language plpgsql security definer set search_path from current set enable_seqscan = off set enable_bitmapscan = off
 as $$
 declare
   r record;
@@ -80,6 +84,8 @@ begin
   select coalesce(o.id, n.id) as id, o.status as old, n.status as new, o.id is null or n.id is null or o.seq <> n.seq as renamed into r
     from old_rows o full join new_rows n on n.id = o.id
    where o.id is null or n.id is null or o.seq <> n.seq
+      or (o.status = 'running' and n.status = 'running'
+          and (o.attempt, o.worker_id, o.claim_id) is distinct from (n.attempt, n.worker_id, n.claim_id))
       or (o.status <> n.status and not (
             (o.status in ('frozen', 'failed', 'running') and n.status = 'pending')
             or (o.status = 'running' and n.status = 'failed')
@@ -89,6 +95,9 @@ begin
     if r.renamed then
       raise exception 'octop: id and seq of task % cannot be changed', r.id
         using errcode = 'OC102', hint = 'They are the task''s identity for life.';
+    elsif r.old = r.new then
+      raise exception 'octop: attempt, worker_id and claim_id of the running task % cannot be changed', r.id
+        using errcode = 'OC102', hint = 'They are its fence. To take the task from its worker set status = ''pending''.';
     end if;
     raise exception 'octop: task % cannot go from % to %', r.id, r.old, r.new
       using errcode = 'OC102',
@@ -125,7 +134,8 @@ begin
          retry_count = case when o.status = 'frozen' and n.retry_count = o.retry_count then 0 else t.retry_count end,
          scheduled_at = case when n.scheduled_at = o.scheduled_at then _octop_now() else t.scheduled_at end
     from old_rows o join new_rows n on n.id = o.id
-   where t.id = n.id and o.status <> n.status and n.status in ('pending', 'failed');
+     -- bounds instead of "=": see _octop_complete
+   where t.id between n.id and n.id and o.status <> n.status and n.status in ('pending', 'failed');
   with stray as (
     delete from octop_tasks_done_stray s using old_rows o, new_rows n
      where n.id = o.id and s.id = n.id and n.status = 'cancelled' and o.status <> 'cancelled' and s.completed_at is null returning s.*
@@ -183,7 +193,7 @@ begin
   select o.tenant, o.queue, _octop_counted_as(o.status),
          case when o.status in ('success', 'cancelled') then (o.completed_at at time zone 'UTC')::date else '-infinity' end, -count(*),
          case when o.status in ('success', 'cancelled') then -sum(extract(epoch from o.scheduled_at)) else 0 end
-    from old_rows o where o.status <> 'running' group by 1, 2, 3, 4;
+    from old_rows o where o.status <> 'running' group by 1, 2, o.status, 4;
   perform _octop_audit_write('delete', count(*)::text || ' tasks',
             jsonb_build_object('ids', (select jsonb_agg(x.id) from (select o.id from old_rows o limit 100) x)))
      from old_rows having count(*) > 0;

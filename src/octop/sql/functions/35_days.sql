@@ -24,7 +24,14 @@ begin
   if not pg_try_advisory_xact_lock(hashtextextended('octop_tasks_done', 'octop_tasks_done'::regclass::oid::bigint)) then
     return 0;
   end if;
-  for v_day in select _octop_now()::date + g from generate_series(0, coalesce(days_ahead, _octop_setting('history.days_ahead')::integer)) g loop
+  -- also days gone by that strays wait for (nobody made days for a while): retention drops days, never strays
+  for v_day in
+    select _octop_now()::date + g from generate_series(0, coalesce(days_ahead, _octop_setting('history.days_ahead')::integer)) g
+    union
+    (select distinct s.completed_at::date from octop_tasks_done_stray s where s.completed_at > _octop_now() - interval '1000 days' and s.completed_at < _octop_now() + interval '40 days'
+      order by 1 limit 10)
+    order by 1
+  loop
     continue when exists (select from _octop_days where from_at = v_day::timestamptz);
     v_name := 'octop_tasks_done_' || to_char(v_day, 'YYYYMMDD');
     begin

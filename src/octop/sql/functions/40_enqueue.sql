@@ -17,9 +17,11 @@ create or replace function octop_enqueue_many(
   tags            text[]             default null,
   metas           text[]             default null,
   retry_of        uuid[]             default null,
-  fresh           boolean            default false
+  fresh           boolean            default false,
+  declared_queues text[]             default null,
+  declared_priorities integer[]      default null
 ) returns table (id uuid, created boolean)
-  language plpgsql security definer set search_path from current
+  language plpgsql security definer set search_path from current set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -75,20 +77,20 @@ begin
   -- 2. which of them exist already (a caller repeats an enqueue whose answer it lost)
   if not fresh and ids is not null then
     select coalesce(array_agg(u.id), '{}') into v_known
-      from unnest(v_ids) u (id) where u.id is not null and exists (select from octop_task(u.id));
+      from unnest(v_ids) u (id) where u.id is not null and exists (select from _octop_find(u.id));
   end if;
   -- 3. the rows
   with made as (
     insert into octop_tasks_live (id, tenant, queue, lane, task_type, payload, priority, scheduled_at, max_retries, timeout_seconds,
                                   retry_policy, tags, meta, retry_of, created_by)
-    select coalesce(u.id, octop_uuid7()), coalesce(u.tenant, ''), coalesce(u.queue, y.queue, 'default'), coalesce(u.lane, ''), u.task_type,
-           u.payload::jsonb, coalesce(u.priority, y.priority, 5),
+    select coalesce(u.id, octop_uuid7()), coalesce(u.tenant, ''), coalesce(u.queue, y.queue, case when y.name is null then u.declared_queue end, 'default'), coalesce(u.lane, ''), u.task_type,
+           u.payload::jsonb, coalesce(u.priority, y.priority, case when y.name is null then u.declared_priority end, 5),
            coalesce(u.scheduled_at, _octop_now() + make_interval(secs => u.delay_seconds), _octop_now()),
            u.max_retries, u.timeout_seconds, u.retry_policy::jsonb, u.tags::text[], u.meta::jsonb, u.retry_of, v_caller
       from unnest(v_ids, task_types, payloads, queues, lanes, tenants, priorities, scheduled_at, delay_seconds, max_retries,
-                  timeout_seconds, retry_policies, tags, metas, retry_of)
+                  timeout_seconds, retry_policies, tags, metas, retry_of, declared_queues, declared_priorities)
              u (id, task_type, payload, queue, lane, tenant, priority, scheduled_at, delay_seconds, max_retries,
-                timeout_seconds, retry_policy, tags, meta, retry_of)
+                timeout_seconds, retry_policy, tags, meta, retry_of, declared_queue, declared_priority)
       left join octop_task_types y on y.name = u.task_type
      where u.id <> all (v_known)
     on conflict (id) do nothing
@@ -104,6 +106,10 @@ begin
   if v_queues is not null then
     perform _octop_wake(v_queues, v_due);
   end if;
+  -- fresh is the caller's word; a live task with the id of a frozen one could never freeze, and would stop its worker
+  if fresh and ids is not null and exists (select from unnest(v_ids) u (id) join octop_tasks_frozen f on f.id between u.id and u.id) then
+    raise exception 'octop: the id of one of these tasks exists already' using errcode = 'unique_violation', hint = 'Leave fresh out to look first.';
+  end if;
   if fresh then
     return query select u, true from unnest(v_ids) u;
   else
@@ -111,9 +117,10 @@ begin
   end if;
 end $$;
 comment on function octop_enqueue_many(text[], text[], uuid[], text[], text[], text[], integer[], timestamptz[], double precision[], integer[],
-                                       double precision[], text[], text[], text[], uuid[], boolean) is
+                                       double precision[], text[], text[], text[], uuid[], boolean, text[], integer[]) is
   'Register many tasks in your transaction, all or nothing; answers id and whether it is new, in the order of the input. Arrays run in parallel; null = default for all, '
-  'null inside = default for one. tags holds array literals. fresh = the ids were just made, do not look whether they exist. '
+  'null inside = default for one. tags holds array literals. fresh = the ids were just made, do not look whether they exist. declared_queues and declared_priorities are what the code says '
+  'of the type; they hold until a worker has declared it, from then on the row in octop_task_types does. '
   'Errors: OC110 name, OC111 payload, OC112 payload too large, OC113 option, OC114 time.';
 
 create or replace function octop_enqueue(
@@ -144,33 +151,39 @@ comment on function octop_enqueue(text, jsonb, text, text, text, integer, timest
   'Errors: OC110 name, OC111 payload, OC112 payload too large, OC113 option, OC114 time. '
   'Example: select * from octop_enqueue(''send_welcome'', ''{"user_id": 42}'', delay_seconds => 60);';
 
-create or replace function octop_task(id uuid) returns setof octop_tasks
-  language plpgsql stable security definer set search_path from current
-  set timezone = 'UTC' set datestyle = 'ISO'
+create or replace function _octop_find(id uuid) returns setof octop_tasks
+  language plpgsql stable set search_path from current
+  set timezone = 'UTC' set datestyle = 'ISO' set enable_seqscan = off set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
-  v_id   uuid := octop_task.id;
+  v_id   uuid := _octop_find.id;
   v_from timestamptz;
-  v_all  boolean := has_table_privilege(_octop_caller()::name, 'octop_tasks', 'select');
-  v_me   text := _octop_caller();
   r      record;
 begin
-  return query select t.* from octop_tasks_live t where t.id = v_id and (v_all or t.created_by = v_me);
+  return query select t.* from octop_tasks_live t where t.id = v_id;
   if found then return; end if;
-  return query select t.* from octop_tasks_frozen t where t.id = v_id and (v_all or t.created_by = v_me);
+  return query select t.* from octop_tasks_frozen t where t.id = v_id;
   if found then return; end if;
   -- day by day, from the moment inside the id on (a day earlier: clients' clocks); an id of another kind is looked up in all days
   v_from := case when substr(v_id::text, 15, 1) = '7' then octop_uuid_time(v_id) - interval '1 day' else '-infinity' end;
   for r in select d.partition from _octop_days d where d.parent = 'octop_tasks_done'::regclass and d.to_at > v_from
             order by d.from_at loop
-    return query execute format('select * from %s t where t.id = $1 and ($2 or t.created_by = $3)', r.partition) using v_id, v_all, v_me;
+    return query execute format('select * from %s t where t.id = $1', r.partition) using v_id;
     if found then return; end if;
   end loop;
-  return query select t.* from octop_tasks_done_stray t where t.id = v_id and (v_all or t.created_by = v_me);
+  return query select t.* from octop_tasks_done_stray t where t.id = v_id;
   if found then return; end if;
   -- a task that moves while we look is invisible to the first looks: once more where it may have come from
-  return query select t.* from octop_tasks_live t where t.id = v_id and (v_all or t.created_by = v_me);
+  return query select t.* from octop_tasks_live t where t.id = v_id;
 end $$;
+comment on function _octop_find(uuid) is 'One task by id, whosoever it is: for the engine itself.';
+
+create or replace function octop_task(id uuid) returns setof octop_tasks
+  language sql stable security definer set search_path from current
+as $$
+  select t.* from _octop_find(octop_task.id) t
+   where t.created_by = _octop_caller() or has_table_privilege(_octop_caller()::name, 'octop_tasks', 'select')
+$$;
 comment on function octop_task(uuid) is
   'Find one task by id: live, frozen, then the days from the moment inside its id on. No row if there is none, or it is not yours. Example: select status from octop_task(''0199…'');';

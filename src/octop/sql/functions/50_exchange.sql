@@ -13,13 +13,15 @@ declare
 begin
   if p_careful then
     -- somebody holds rows of ours: take those that are free, the rest is sent again
-    v_tids := array(select t.ctid from unnest(p_ids) u (id) join octop_tasks_live t on t.id = u.id for update of t skip locked);
+    v_tids := array(select t.ctid from unnest(p_ids) u (id) join octop_tasks_live t on t.id between u.id and u.id for update of t skip locked);
   end if;
   with gone as (
     delete from octop_tasks_live t using unnest(p_ids, p_attempts, p_claims, p_results) u (id, attempt, claim_id, result)
      -- no word of status here: it would let the planner take the index over running rows, which holds all dead versions of this worker's
      -- tasks (8,500 tasks/s instead of several times that). A claim_id exists only while a task runs.
-     where t.id = u.id and t.attempt = u.attempt and t.claim_id = u.claim_id and t.worker_id = p_worker
+     -- "between", because "=" lets a session that once saw an empty table keep a plan that walks the whole primary key in the order of a
+     -- merge join (100,000 rows per call, tests/sql/test_plans.py); a pair of bounds can only be looked up, at the same cost.
+     where t.id between u.id and u.id and t.attempt = u.attempt and t.claim_id = u.claim_id and t.worker_id = p_worker
        and (not p_careful or t.ctid = any (v_tids))
     returning t.id, t.seq, t.tenant, t.queue, t.lane, t.task_type, t.payload, t.priority, t.scheduled_at, t.due_at, t.created_at, t.started_at,
               t.retry_count, t.max_retries, t.last_error, t.timeout_seconds, t.attempt, t.lost_count, t.claim_id, t.retry_policy,
@@ -32,10 +34,11 @@ begin
            _octop_now(), g.retry_count, g.max_retries, g.last_error, g.result::jsonb, g.timeout_seconds, g.attempt, g.lost_count,
            p_worker, g.claim_id, g.retry_policy, g.tags, g.meta, g.retry_of, g.created_by
       from gone g
-    returning tenant, queue, due_at
+    returning tenant, queue, scheduled_at
   ), counted as (
     insert into _octop_counter_deltas (tenant, queue, status, day, n, scheduled_sum, scheduled_min, scheduled_max)
-    select k.tenant, k.queue, 'success', (_octop_now() at time zone 'UTC')::date, count(*), sum(extract(epoch from k.due_at)), min(k.due_at), max(k.due_at)
+    select k.tenant, k.queue, 'success', (_octop_now() at time zone 'UTC')::date, count(*), sum(extract(epoch from k.scheduled_at)),
+           min(k.scheduled_at), max(k.scheduled_at)
       from kept k group by k.tenant, k.queue
     returning n
   )
@@ -58,9 +61,9 @@ declare
   v_queues  text[];
 begin
   if p_careful then
-    v_tids := array(select t.ctid from jsonb_to_recordset(p_outcomes) o (id uuid) join octop_tasks_live t on t.id = o.id for update of t skip locked);
+    v_tids := array(select t.ctid from jsonb_to_recordset(p_outcomes) o (id uuid) join octop_tasks_live t on t.id between o.id and o.id for update of t skip locked);
   else
-    v_tids := array(select t.ctid from jsonb_to_recordset(p_outcomes) o (id uuid) join octop_tasks_live t on t.id = o.id for update of t);
+    v_tids := array(select t.ctid from jsonb_to_recordset(p_outcomes) o (id uuid) join octop_tasks_live t on t.id between o.id and o.id for update of t);
   end if;
   return query
   with handed as materialized (
@@ -73,7 +76,8 @@ begin
       from jsonb_to_recordset(p_outcomes) o (id uuid, attempt integer, claim_id uuid, worker_id uuid, outcome text, error_class text,
              error_message text, traceback text, delay_seconds double precision, final boolean, mro text[])
       join (select l.ctid as tid, l.* from octop_tasks_live l where l.ctid = any (v_tids)) t
-        on t.id = o.id and t.attempt = o.attempt and t.claim_id = o.claim_id and t.worker_id = o.worker_id and t.status = 'running'
+        -- as in _octop_complete: bounds instead of "=", and no word of status
+        on t.id between o.id and o.id and t.attempt = o.attempt and t.claim_id = o.claim_id and t.worker_id = o.worker_id
       left join octop_task_types y on y.name = t.task_type
       left join octop_queues q on q.name = t.queue
   ), judged as materialized (
@@ -97,7 +101,7 @@ begin
            lost_count = t.lost_count + case when j.outcome = 'lost' then 1 else 0 end,
            last_error = coalesce(j.short, t.last_error),
            scheduled_at = case
-             when j.next = 'failed' then v_now + make_interval(secs => least(coalesce(j.delay_seconds, octop_retry_delay(j.policy, t.retry_count + 1)), 31536000))
+             when j.next = 'failed' then v_now + make_interval(secs => greatest(0, least(coalesce(j.delay_seconds, octop_retry_delay(j.policy, t.retry_count + 1)), 31536000)))
              when j.outcome = 'snoozed' then v_now + make_interval(secs => greatest(0, least(coalesce(j.delay_seconds, 0), 31536000)))
              else t.scheduled_at end
       from judged j
@@ -127,15 +131,15 @@ begin
            v_now, g.retry_count, g.max_retries, coalesce(case when g.outcome = 'cancelled' then left(g.error_message, 1024) end, g.last_error),
            g.timeout_seconds, g.attempt, g.lost_count, g.worker_id, g.claim_id, g.retry_policy, g.tags, g.meta, g.retry_of, g.created_by
       from gone g where g.next = 'cancelled'
-    returning id, status, tenant, queue, due_at
+    returning id, status, tenant, queue, scheduled_at
   ), settled as (
-    select w.id, w.status, w.tenant, w.queue, null::timestamptz as due_at from waiting w
+    select w.id, w.status, w.tenant, w.queue, null::timestamptz as scheduled_at from waiting w
     union all select f.id, f.status, f.tenant, f.queue, null from frozen f
-    union all select c.id, c.status, c.tenant, c.queue, c.due_at from cancelled c
+    union all select c.id, c.status, c.tenant, c.queue, c.scheduled_at from cancelled c
   ), counted as (
     insert into _octop_counter_deltas (tenant, queue, status, day, n, scheduled_sum, scheduled_min, scheduled_max)
     select s.tenant, s.queue, _octop_counted_as(s.status), case when s.status = 'cancelled' then (v_now at time zone 'UTC')::date else '-infinity' end,
-           count(*), coalesce(sum(extract(epoch from s.due_at)), 0), min(s.due_at), max(s.due_at)
+           count(*), coalesce(sum(extract(epoch from s.scheduled_at)), 0), min(s.scheduled_at), max(s.scheduled_at)
       from settled s group by 1, 2, 3, 4
   )
   select s.id, s.status from settled s;
@@ -158,7 +162,7 @@ begin
     end if;
     -- accepted before, and only the answer was lost on the way?
     if p_outcome = 'success' then
-      if exists (select from octop_task(p_id) t where t.status = 'success' and t.attempt = p_attempt and t.claim_id = p_claim) then
+      if exists (select from _octop_find(p_id) t where t.status = 'success' and t.attempt = p_attempt and t.claim_id = p_claim) then
         return 'kept';
       end if;
     elsif exists (select from octop_attempts a where a.task_id = p_id and a.attempt = p_attempt and a.claim_id = p_claim and a.outcome = p_outcome) then
@@ -210,7 +214,7 @@ begin
   end loop;
   if cardinality(tids) < p_wanted
      and exists (select from octop_tasks_live t where t.queue = p_queue and t.lane > '' and t.status in ('pending', 'failed')) then
-    select l.last_lane, tids || l.tids into p_lane, tids
+    select l.last_lane, _octop_claim.tids || l.tids into p_lane, tids
       from _octop_claim_lanes(p_queue, p_wanted - cardinality(tids), p_types, coalesce(v_held, '{}'), coalesce(p_after, '')) l;
   end if;
 end $$;
@@ -222,14 +226,11 @@ create or replace function _octop_claim_lanes(p_queue text, p_wanted integer, p_
 as $$
 declare
   v_lanes text[];
-  v_round text[];
+  v_round text[] := '{}';
   v_from  text := p_after;
   v_share integer;
-  v_found tid[];
 begin
-  tids := '{}';
-  last_lane := p_after;
-  -- Two rounds: from the lane after the last one to the end, then from the beginning. At most 200 lanes each: a jump of the index per lane.
+  -- Two walks: from the lane after the last one to the end, then from the beginning. At most 200 lanes each: a jump of the index per lane.
   for v_pass in 1..2 loop
     with recursive walk (lane, n) as (
       (select t.lane, 1 from octop_tasks_live t
@@ -239,25 +240,25 @@ begin
                where t.queue = p_queue and t.lane > w.lane and t.status in ('pending', 'failed') order by t.lane limit 1), w.n + 1
         from walk w where w.lane is not null and w.n < 200)
     select array_agg(w.lane) into v_lanes from walk w where w.lane is not null and (v_pass = 1 or w.lane <= p_after);
-    v_round := coalesce(v_lanes, '{}');
-    if cardinality(v_round) > 0 then
-      v_share := greatest(1, (p_wanted - cardinality(tids)) / cardinality(v_round));
-      with picked as materialized (
-        select l.lane, l.n, r.tid, r.task_type from unnest(v_round) with ordinality l (lane, n) cross join lateral (
-          select s.tid, s.task_type from generate_series(0, 9) p cross join lateral (
-            select t.ctid as tid, t.task_type from octop_tasks_live t
-             where t.queue = p_queue and t.lane = l.lane collate "C" and t.priority = p and t.status in ('pending', 'failed')
-               and t.scheduled_at <= _octop_now() and t.task_type = any (p_types) and t.task_type <> all (p_held)
-             order by t.scheduled_at, t.id limit v_share for update skip locked) s
-           limit v_share) r
-         limit p_wanted - cardinality(tids))
-      select array_agg(p.tid), (array_agg(p.lane order by p.n desc))[1] into v_found, last_lane from picked p;
-      tids := tids || coalesce(v_found, '{}');
-      last_lane := coalesce(case when cardinality(tids) >= p_wanted then last_lane end, v_round[cardinality(v_round)]);
-      exit when cardinality(tids) >= p_wanted or cardinality(v_round) >= 200;
-    end if;
+    v_round := v_round || coalesce(v_lanes, '{}');
+    exit when cardinality(v_round) >= 200 or p_after = '';
     v_from := '';
   end loop;
+  -- the share is that of the whole round: the lanes after the last one alone would get the share of those before it
+  v_share := greatest(1, p_wanted / greatest(1, cardinality(v_round)));
+  with picked as materialized (
+    select l.lane, l.n, r.tid from unnest(v_round) with ordinality l (lane, n) cross join lateral (
+      select s.tid from generate_series(0, 9) p cross join lateral (
+        select t.ctid as tid from octop_tasks_live t
+         where t.queue = p_queue and t.lane = l.lane collate "C" and t.priority = p and t.status in ('pending', 'failed')
+           and t.scheduled_at <= _octop_now() and t.task_type = any (p_types) and t.task_type <> all (p_held)
+         order by t.scheduled_at, t.id limit v_share for update skip locked) s
+       limit v_share) r
+     limit p_wanted)
+  select coalesce(array_agg(p.tid), '{}'), (array_agg(p.lane order by p.n desc))[1] into tids, last_lane from picked p;
+  if cardinality(tids) < p_wanted then
+    last_lane := coalesce(v_round[cardinality(v_round)], p_after);
+  end if;
 end $$;
 comment on function _octop_claim_lanes(text, integer, text[], text[], text) is
   'Walk the lanes of a queue in turn, bounded, beginning after the given one, and lock a share of each.';
@@ -387,7 +388,7 @@ begin
     v_queue := queues[i];
     continue when exists (select from octop_holds h where h.kind = 'queue' and h.target = v_queue);
     select * into v_q from octop_queues q where q.name = v_queue;
-    v_wanted := least(wanted[i], 10000);
+    v_wanted := least(coalesce(wanted[i], 0), 10000);
     continue when v_wanted <= 0;
     select c.tids, c.p_lane, c.parked into v_tids, v_lane, v_parked
       from _octop_claim(v_worker, v_claim, v_queue, v_wanted, task_types, lanes_after[i], null) c;

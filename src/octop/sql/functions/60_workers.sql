@@ -88,7 +88,7 @@ create or replace function octop_control(worker_id uuid) returns table (version 
 as $$
   select c.version,
          array(select t.id from octop_tasks_live t
-                where t.status = 'running' and t.worker_id = octop_control.worker_id and t.cancel_requested_at is not null)
+                where t.worker_id = octop_control.worker_id and t.cancel_requested_at is not null)
     from _octop_control c
 $$;
 comment on function octop_control(uuid) is 'Asked each second: the control version (has any setting, queue, type or hold changed?) and the running tasks of this worker that are to be cancelled.';

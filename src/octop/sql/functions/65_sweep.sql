@@ -10,17 +10,18 @@ declare
   v_rescued  integer := 0;
   v_n        integer;
 begin
+  -- A running task whose worker has no row (somebody deleted it): the lease begins now. A living worker will beat meanwhile.
+  -- Before the judge is judged: if all rows were deleted, its own lease runs beside this one, not before it.
+  insert into octop_workers (id, name)
+  select distinct t.worker_id, 'unknown: its row was deleted' from octop_tasks_live t
+   where t.status = 'running' and not exists (select from octop_workers w where w.id = t.worker_id)
+  on conflict do nothing;
   -- Only who has beaten without a break for a whole lease may judge: after an outage nobody is condemned for a silence that
   -- the judge shared.
   if not exists (select from octop_workers w where w.id = p_judge and w.beat_at > _octop_now() - v_lease
                     and w.beating_since <= _octop_now() - v_lease) then
     return 0;
   end if;
-  -- A running task whose worker has no row (somebody deleted it): the lease begins now. A living worker will beat meanwhile.
-  insert into octop_workers (id, name)
-  select distinct t.worker_id, 'unknown: its row was deleted' from octop_tasks_live t
-   where t.status = 'running' and not exists (select from octop_workers w where w.id = t.worker_id)
-  on conflict do nothing;
   loop
     select jsonb_agg(jsonb_build_object('id', t.id, 'attempt', t.attempt, 'claim_id', t.claim_id, 'worker_id', t.worker_id, 'outcome', 'lost',
                                         'error_class', 'WorkerLost',
@@ -60,6 +61,7 @@ comment on function _octop_end_overdue(integer) is 'The last resort: running tas
 
 create or replace function _octop_unpark(p_most integer) returns integer
   language plpgsql set search_path from current
+  set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
 as $$
 declare
   v_back integer;
@@ -119,11 +121,15 @@ create or replace function _octop_chore_due(p_name text, p_every interval) retur
   language plpgsql set search_path from current
 as $$
 begin
-  insert into _octop_chores (name) values (p_name) on conflict do nothing;
   -- locks the row first, decides in the next statement: two at once, one of them does it
   perform from _octop_chores c where c.name = p_name for update skip locked;
   if not found then
-    return false;
+    -- ON CONFLICT would wait for whoever does it now, for the first time in this database
+    if exists (select from _octop_chores c where c.name = p_name)
+       or not pg_try_advisory_xact_lock(hashtextextended(p_name, '_octop_chores'::regclass::oid::bigint)) then
+      return false;
+    end if;
+    insert into _octop_chores (name) values (p_name) on conflict do nothing;
   end if;
   update _octop_chores c set next_at = _octop_now() + p_every where c.name = p_name and c.next_at <= _octop_now();
   return found;
@@ -133,6 +139,7 @@ comment on function _octop_chore_due(text, interval) is 'May this caller do the 
 create or replace function octop_sweep(worker_id uuid)
   returns table (rescued integer, overdue integer, unparked integer, folded integer, days_made integer, days_dropped integer)
   language plpgsql security definer set search_path from current set lock_timeout = '50ms'
+  set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare

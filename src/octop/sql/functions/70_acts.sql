@@ -3,6 +3,7 @@
 
 create or replace function octop_cancel(id uuid, reason text default '') returns text
   language plpgsql security definer set search_path from current
+  set enable_seqscan = off set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -63,6 +64,7 @@ comment on function octop_cancel(uuid, text) is
 
 create or replace function octop_retry(id uuid) returns uuid
   language plpgsql security definer set search_path from current
+  set enable_seqscan = off set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -93,7 +95,8 @@ begin
     end if;
     -- waiting: at once
     update octop_tasks_live l set status = 'pending', scheduled_at = _octop_now()
-     where l.id = v_id and l.status in ('failed', 'pending') returning array[l.queue] into t.tags;
+     -- named by what they are not: "in (pending, failed)" would let the planner walk the whole ready index
+     where l.id = v_id and l.status <> all ('{running,blocked}') returning array[l.queue] into t.tags;
     if found then
       perform _octop_wake(t.tags, array['-infinity'::timestamptz]);
       perform _octop_audit_write('retry', v_id::text, jsonb_build_object('was', 'waiting'));
@@ -131,7 +134,7 @@ begin
   return found;
 end $$;
 comment on function octop_pause(text, text) is
-  'Pause a queue on all workers: no claim that begins after this commit takes a task of it; running tasks end. Answers false if it was paused already.';
+  'Pause a queue on all workers: no claim that begins after this commit takes a task of it; running tasks end. Answers false if it was paused already. Error: OC110.';
 
 create or replace function octop_resume(queue text) returns boolean
   language plpgsql security definer set search_path from current

@@ -18,7 +18,8 @@ create or replace function _octop_summary()
   language plpgsql stable security definer set search_path from current
 as $$
 declare
-  v_total bigint;
+  v_total  bigint;
+  v_failed bigint;
 begin
   for status, n, earliest, latest, mean_epoch in
     select 'running', count(*), min(t.scheduled_at), max(t.scheduled_at), avg(extract(epoch from t.scheduled_at))
@@ -40,8 +41,12 @@ begin
       -- more than were looked at: the number comes from the counters, the times from those that were
       select sum(c.n) into v_total from _octop_counted() c
        where c.status = case when _octop_summary.status in ('pending', 'failed') then 'waiting' else _octop_summary.status end;
-      if status = 'pending' then
-        v_total := v_total - (select count(*) from (select from octop_tasks_live t where t.status = 'failed' limit 10000) f);
+      -- pending and failed share a counter: the failed ones are counted in their own small index, at most 200,000 of them
+      if status in ('pending', 'failed') then
+        v_failed := (select count(*) from (select from octop_tasks_live t where t.status = 'failed' limit 200000) f);
+        v_total := case when status = 'failed' then v_failed else v_total - v_failed end;
+      elsif status = 'running' then
+        v_total := (select count(*) from octop_tasks_live t where t.status = 'running');
       end if;
       n := greatest(n, v_total);
     end if;

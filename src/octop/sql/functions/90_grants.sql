@@ -22,7 +22,7 @@ grant execute on function
   _octop_now(), octop_uuid7(), octop_uuid_time(uuid), _octop_caller(),
   octop_enqueue(text, jsonb, text, text, text, integer, timestamptz, double precision, integer, double precision, jsonb, text[], jsonb, uuid),
   octop_enqueue_many(text[], text[], uuid[], text[], text[], text[], integer[], timestamptz[], double precision[], integer[], double precision[],
-                     text[], text[], text[], uuid[], boolean),
+                     text[], text[], text[], uuid[], boolean, text[], integer[]),
   octop_task(uuid), octop_cancel(uuid, text)
   to :"producer";
 

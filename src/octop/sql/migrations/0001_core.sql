@@ -112,6 +112,10 @@ comment on index octop_tasks_live_failed is 'Lists of tasks that wait for a retr
 create index octop_tasks_live_blocked on octop_tasks_live (blocked_by, scheduled_at, id) where status = 'blocked';
 comment on index octop_tasks_live_blocked is 'Bringing back what a hold or an unknown task type had parked.';
 
+-- Looked at by every worker each second; empty but for the moments between a cancel and its effect.
+create index octop_tasks_live_cancel on octop_tasks_live (worker_id) where cancel_requested_at is not null;
+comment on index octop_tasks_live_cancel is 'Running tasks that are to be cancelled, by worker.';
+
 create table octop_tasks_frozen partition of octop_tasks (primary key (id)) for values in ('frozen');
 comment on table octop_tasks_frozen is 'Leaf of octop_tasks: retries used up. Kept until somebody retries, cancels or deletes.';
 create index octop_tasks_frozen_created_at on octop_tasks_frozen (created_at);
@@ -155,6 +159,7 @@ comment on column octop_attempts.outcome is 'failure, timeout, lost, snoozed, ca
 comment on column octop_attempts.error_class is 'Qualified name of the exception class.';
 comment on column octop_attempts.error_message is 'Text of the exception, at most 10,000 characters.';
 comment on column octop_attempts.traceback is 'Traceback, at most 50,000 characters, the end is kept.';
+comment on constraint octop_attempts_outcome_is_known on octop_attempts is 'failure, timeout, lost, snoozed, cancelled or released.';
 create index octop_attempts_ended_at on octop_attempts (ended_at);
 comment on index octop_attempts_ended_at is 'Retention and lists of the latest failures.';
 
@@ -192,6 +197,10 @@ comment on column octop_queues.retry_policy is 'Default retry delays, as in octo
 comment on column octop_queues.declared is 'What the last registered application declared; what "reset" goes back to.';
 comment on column octop_queues.created_at is 'When the queue was first seen.';
 comment on column octop_queues.updated_at is 'When the row last changed.';
+comment on constraint octop_queues_name_is_1_to_200_long on octop_queues is '1 to 200 characters.';
+comment on constraint octop_queues_worker_limit_is_in_range on octop_queues is '0 to 10,000.';
+comment on constraint octop_queues_max_retries_is_in_range on octop_queues is '0 to 1,000.';
+comment on constraint octop_queues_timeout_is_in_range on octop_queues is 'Above 0, at most 31 days.';
 
 create table octop_task_types (
   name            text        collate "C" primary key
@@ -223,6 +232,12 @@ comment on column octop_task_types.description is 'First line of the function''s
 comment on column octop_task_types.declared is 'What the last registered application declared; what "reset" goes back to.';
 comment on column octop_task_types.created_at is 'When the type was first registered.';
 comment on column octop_task_types.updated_at is 'When the row last changed.';
+comment on constraint octop_task_types_name_is_1_to_200_long on octop_task_types is '1 to 200 characters.';
+comment on constraint octop_task_types_queue_is_1_to_200_long on octop_task_types is '1 to 200 characters.';
+comment on constraint octop_task_types_priority_is_in_range on octop_task_types is '0 to 9.';
+comment on constraint octop_task_types_max_retries_is_in_range on octop_task_types is '0 to 1,000.';
+comment on constraint octop_task_types_timeout_is_in_range on octop_task_types is 'Above 0, at most 31 days.';
+comment on constraint octop_task_types_run_in_is_known on octop_task_types is 'loop, thread or process.';
 
 create table octop_workers (
   id            uuid        primary key,
@@ -267,6 +282,7 @@ comment on column octop_holds.target is 'Name of the queue or task type.';
 comment on column octop_holds.reason is 'Why, for the next person.';
 comment on column octop_holds.author is 'Role that gave the order.';
 comment on column octop_holds.created_at is 'Since when.';
+comment on constraint octop_holds_kind_is_known on octop_holds is 'queue or task_type.';
 
 create table octop_audit (
   seq         bigint      generated always as identity primary key,
@@ -298,12 +314,18 @@ create unlogged table _octop_sleepers (
   primary key (queue, worker_id)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 comment on table _octop_sleepers is 'Which worker sleeps until when, by queue: an enqueue notifies only if somebody would oversleep it.';
+comment on column _octop_sleepers.queue is 'Queue that the sleeper serves.';
+comment on column _octop_sleepers.worker_id is 'Who sleeps.';
+comment on column _octop_sleepers.wake_at is 'Until when, at the latest; -infinity = awake.';
 
 create table _octop_control (
   only_row boolean primary key default true constraint _octop_control_has_one_row check (only_row),
   version  bigint  not null default 1
 ) with (fillfactor = 50);
 comment on table _octop_control is 'One number that rises with every change of configuration, queues, task types and holds: workers look at it each second.';
+comment on column _octop_control.only_row is 'Always true.';
+comment on column _octop_control.version is 'Rises with every change.';
+comment on constraint _octop_control_has_one_row on _octop_control is 'There is exactly one row.';
 insert into _octop_control default values;
 
 create table _octop_counters (
@@ -318,6 +340,14 @@ create table _octop_counters (
   primary key (tenant, queue, status, day)
 ) with (fillfactor = 70);
 comment on table _octop_counters is 'Counts by status, so that no view counts millions of rows. Days only for finished tasks (UTC day of completed_at).';
+comment on column _octop_counters.tenant is 'Tenant of the tasks.';
+comment on column _octop_counters.queue is 'Queue of the tasks.';
+comment on column _octop_counters.status is 'waiting (pending and failed), blocked, frozen, success or cancelled.';
+comment on column _octop_counters.day is 'UTC day of completed_at; -infinity for what is not finished.';
+comment on column _octop_counters.n is 'How many.';
+comment on column _octop_counters.scheduled_sum is 'Sum of scheduled_at in seconds, for the mean; finished tasks only.';
+comment on column _octop_counters.scheduled_min is 'Earliest scheduled_at; finished tasks only.';
+comment on column _octop_counters.scheduled_max is 'Latest scheduled_at; finished tasks only.';
 
 create table _octop_counter_deltas (
   tenant       text   collate "C" not null,
@@ -330,9 +360,19 @@ create table _octop_counter_deltas (
   scheduled_max timestamptz
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 comment on table _octop_counter_deltas is 'What changed and is not yet in _octop_counters: appended by each exchange, so that no counter row is fought for; folded by the sweep.';
+comment on column _octop_counter_deltas.tenant is 'Tenant of the tasks.';
+comment on column _octop_counter_deltas.queue is 'Queue of the tasks.';
+comment on column _octop_counter_deltas.status is 'waiting (pending and failed), blocked, frozen, success or cancelled.';
+comment on column _octop_counter_deltas.day is 'UTC day of completed_at; -infinity for what is not finished.';
+comment on column _octop_counter_deltas.n is 'How many more, or fewer.';
+comment on column _octop_counter_deltas.scheduled_sum is 'Sum of scheduled_at in seconds, for the mean; finished tasks only.';
+comment on column _octop_counter_deltas.scheduled_min is 'Earliest scheduled_at; finished tasks only.';
+comment on column _octop_counter_deltas.scheduled_max is 'Latest scheduled_at; finished tasks only.';
 
 create table _octop_chores (
   name    text        collate "C" primary key,
   next_at timestamptz not null default '-infinity'
 ) with (fillfactor = 50);
 comment on table _octop_chores is 'When each repeated duty is next due. Whoever locks the row first does it; no leader.';
+comment on column _octop_chores.name is 'days or purge.';
+comment on column _octop_chores.next_at is 'Not before this moment.';
