@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 NIL = "00000000-0000-0000-0000-000000000000"
 
@@ -37,8 +38,7 @@ class OutcomeKind(StrEnum):
     RELEASED = "released"
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(NamedTuple):
     """Who may write about a running task: this attempt of this claim, and nobody else.
 
     Attributes:
@@ -52,9 +52,8 @@ class Fence:
     claim_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """One task as the exchange gives it to a worker: a row with verdict ``run``.
+class Claimed(NamedTuple):
+    """One task as the exchange gives it to a worker: a row with verdict ``run``, and therefore a tuple, made in C.
 
     Payload and meta are JSON text, decoded where the task runs, so that a bad row harms only itself. Times are ISO 8601 text.
     """
@@ -83,8 +82,7 @@ class Claimed:
         return Fence(self.id, self.attempt, self.claim_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Success:
+class Success(NamedTuple):
     """A plain success of an attempt.
 
     Attributes:

@@ -14,7 +14,6 @@ import sys
 import threading
 from collections.abc import Coroutine
 from contextvars import copy_context
-from dataclasses import fields
 from typing import Any
 
 from octop.model.context import Context, _current
@@ -60,7 +59,7 @@ def run_one(application: Application, message: Message) -> Message:
         application: Knows the task types.
         message: The claimed task, field by field.
     """
-    claimed = Claimed(**{field.name: message[field.name] for field in fields(Claimed)})
+    claimed = Claimed(**{name: message[name] for name in Claimed._fields})
     definition = application.registry.get(claimed.task_type)
     if definition is None:
         reason = f"the application in the child process has no task type {claimed.task_type}"

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
-from dataclasses import asdict
 from typing import Any, Final
 
 from octop.model.context import _current
@@ -203,7 +202,7 @@ class Runner:
         child = slot.child = await self._children.take()
         child.runs += 1
         try:
-            answer = await child.ask(asdict(claimed))
+            answer = await child.ask(claimed._asdict())
         except BaseException:
             child.kill()
             raise

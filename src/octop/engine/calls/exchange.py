@@ -1,7 +1,8 @@
 """The hot path: the exchange, and going to sleep without missing anything."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from octop.engine.call import Call, Rows, first_value
 from octop.model.task import Claimed, Exchanged, Outcome, Settled, Success
@@ -12,10 +13,11 @@ def _exchanged(rows: Rows) -> Exchanged:
     settled: list[Settled] = []
     lanes: dict[str, str] = {}
     parked = 0
+    make = Claimed._make
     for row in rows:
         verdict = row[0]
         if verdict == "run":
-            tasks.append(Claimed(*row[1:]))
+            tasks.append(make(row[1:]))
         elif verdict == "lane":
             lanes[row[5]] = row[6]
         elif verdict == "parked":
@@ -23,6 +25,18 @@ def _exchanged(rows: Rows) -> Exchanged:
         else:
             settled.append(Settled(row[1], verdict))
     return Exchanged(tasks, settled, lanes, parked)
+
+
+_ESCAPED: Final = str.maketrans({"\\": "\\\\", '"': '\\"'})
+
+
+def _plain_array(values: Iterable[object]) -> str:
+    """Write an array of ids or numbers, in which nothing needs a quote; psycopg would look at each (13 µs per task)."""
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+def _json_array(texts: Iterable[str | None]) -> str:
+    return "{" + ",".join("NULL" if text is None else f'"{text.translate(_ESCAPED)}"' for text in texts) + "}"
 
 
 def _outcome(outcome: Outcome) -> dict[str, object]:
@@ -81,7 +95,7 @@ def octop_exchange(
         " timeout_seconds, scheduled_at::text, due_at::text, isolated, tags, meta"
         " from octop_exchange(%(worker_id)s::text::uuid, %(queues)s::text[], %(wanted)s::integer[], %(task_types)s::text[],"
         " %(lanes)s::text[],"
-        " %(done_ids)s::text[]::uuid[], %(done_attempts)s::integer[], %(done_claims)s::text[]::uuid[], %(done_results)s::text[],"
+        " %(done_ids)s::text::uuid[], %(done_attempts)s::text::integer[], %(done_claims)s::text::uuid[], %(done_results)s::text::text[],"
         " %(outcomes)s::text::jsonb, %(careful)s::boolean, %(awake)s::boolean)",
         {
             "worker_id": worker_id,
@@ -89,10 +103,10 @@ def octop_exchange(
             "wanted": list(wanted.values()),
             "task_types": list(task_types),
             "lanes": [lanes.get(queue) for queue in wanted],
-            "done_ids": [success.fence.id for success in successes],
-            "done_attempts": [success.fence.attempt for success in successes],
-            "done_claims": [success.fence.claim_id for success in successes],
-            "done_results": [success.result for success in successes],
+            "done_ids": _plain_array([success.fence.id for success in successes]),
+            "done_attempts": _plain_array([success.fence.attempt for success in successes]),
+            "done_claims": _plain_array([success.fence.claim_id for success in successes]),
+            "done_results": _json_array([success.result for success in successes]),
             "outcomes": json.dumps([_outcome(outcome) for outcome in outcomes]) if outcomes else None,
             "careful": careful,
             "awake": awake,
