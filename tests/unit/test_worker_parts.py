@@ -1,6 +1,5 @@
 import asyncio
 import contextvars
-import dataclasses
 import logging
 import math
 import os
@@ -188,7 +187,7 @@ async def test_a_task_that_came_twice_runs_once_under_the_new_fence():
     first = claimed("waits", 1)
     house.give(first)
     await until(lambda: bool(starts))
-    house.give(dataclasses.replace(first, attempt=2, claim_id="d"))
+    house.give(first._replace(attempt=2, claim_id="d"))
     await house.idle()
     assert starts == [1]
     assert [success.fence.attempt for success in house.holdings.outbox.successes] == [2]
