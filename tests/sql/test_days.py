@@ -1,0 +1,197 @@
+"""Days of history: made ahead, strays go home, dropped whole, and readers only ever delay it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tests.sql.crew import add, add_many, column, do, rows, task, value
+
+PARTITIONS = (
+    "select c.relname::text from pg_inherits i join pg_class c on c.oid = i.inhrelid"
+    " where i.inhparent = 'octop_tasks_done'::regclass and c.relname <> 'octop_tasks_done_stray' order by 1"
+)
+
+
+def partition_of(dba, task_id):
+    return value(dba, "select tableoid::regclass::text from octop_tasks where id = %s", task_id)
+
+
+def name_of(moment):
+    return f"octop_tasks_done_{moment:%Y%m%d}"
+
+
+def finish(dba, worker, count=1):
+    ids = add_many(dba, count)
+    worker.beat()
+    worker.succeed(*worker.claim(count))
+    return ids
+
+
+def test_the_installer_makes_today_and_the_configured_days_ahead(database, dba):
+    today = value(dba, "select now() at time zone 'UTC'")
+    assert column(dba, PARTITIONS) == [name_of(today + timedelta(days=n)) for n in range(8)]
+    assert value(dba, "select octop_make_days()") == 0
+    assert value(dba, "select octop_make_days(9)") == 2
+
+
+def test_each_day_has_an_index_on_id(dba):
+    for name in column(dba, PARTITIONS):
+        assert value(dba, "select count(*) from pg_indexes where tablename = %s and indexdef like '%%(id)'", name) == 1
+
+
+def test_a_finished_task_lies_in_its_utc_day(database, dba, hire):
+    worker = hire()
+    today = value(dba, "select date_trunc('day', now() at time zone 'UTC')")
+    for moment in ("00:00:00+00", "23:59:59.999999+00"):
+        at = database.clock.set(f"{today:%Y-%m-%d} {moment}")
+        (task_id,) = finish(dba, worker)
+        assert partition_of(dba, task_id) == name_of(today)
+        assert task(dba, task_id)["completed_at"] == at
+
+
+def test_without_a_day_a_task_finishes_as_a_stray_and_goes_home_when_the_day_is_made(database, dba, hire):
+    worker = hire()
+    now = database.clock.advance(days=20)
+    ids = finish(dba, worker, 5)
+    assert {partition_of(dba, each) for each in ids} == {"octop_tasks_done_stray"}
+    assert value(dba, "select status from octop_task(%s)", ids[0]) == "success"
+    assert value(dba, "select octop_make_days()") == 8
+    assert {partition_of(dba, each) for each in ids} == {name_of(now)}
+    assert value(dba, "select status from octop_task(%s)", ids[0]) == "success"
+    assert value(dba, "select count(*) from octop_tasks_done_stray") == 0
+
+
+def test_strays_of_days_gone_by_go_home_too_and_so_are_dropped_in_time(database, dba, hire):
+    worker = hire()
+    then = database.clock.advance(days=20)
+    (task_id,) = finish(dba, worker)
+    database.clock.advance(days=3)
+    assert value(dba, "select octop_make_days()") == 9
+    assert partition_of(dba, task_id) == name_of(then)
+    database.clock.advance(days=5)
+    assert value(dba, "select octop_drop_days()") >= 0
+    while value(dba, "select octop_drop_days()"):
+        pass
+    assert rows(dba, "select * from octop_task(%s)", task_id) == []
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "TimeZone=Asia/Kolkata -c DateStyle=German",
+        "TimeZone=Pacific/Kiritimati -c DateStyle=SQL,DMY",
+        "TimeZone=America/St_Johns -c IntervalStyle=sql_standard",
+    ],
+)
+def test_an_odd_session_makes_finds_and_drops_the_same_days(database, dba, hire, setting):
+    worker = hire()
+    (task_id,) = finish(dba, worker)
+    with database.connect(options=f"-c {setting}") as odd:
+        today = value(dba, "select now() at time zone 'UTC'")
+        assert value(odd, "select octop_make_days(9)") == 2
+        assert column(dba, PARTITIONS) == [name_of(today + timedelta(days=n)) for n in range(10)]
+        assert value(dba, "select octop_make_days(9)") == 0
+        assert value(odd, "select status from octop_task(%s)", task_id) == "success"
+        do(odd, "select octop_enqueue('t')")
+        worker.connection, before = odd, worker.connection
+        assert worker.succeed(worker.claim_one()) == []
+        worker.connection = before
+        database.clock.advance(days=9)
+        assert value(odd, "select octop_drop_days(keep_days => 7)") == 2
+        assert column(dba, PARTITIONS)[0] == name_of(today + timedelta(days=2))
+
+
+def test_retention_drops_whole_days_by_the_setting_and_never_today(database, dba, hire):
+    worker = hire()
+    (task_id,) = finish(dba, worker)
+    database.clock.advance(days=7)
+    assert value(dba, "select octop_drop_days()") == 0  # it ended less than seven days ago
+    database.clock.advance(days=1)
+    assert value(dba, "select octop_drop_days()") == 1
+    assert rows(dba, "select * from octop_task(%s)", task_id) == []
+    assert rows(dba, "select status, sum(n) from _octop_counted() group by 1 having sum(n) <> 0") == []
+    assert column(dba, "select action from octop_audit where action = 'drop day'") == ["drop day"]
+    do(dba, "select octop_config_set('history.retention_days', '1')")
+    assert value(dba, "select octop_drop_days()") == 3  # at most three a call
+    assert value(dba, "select octop_drop_days()") == 3
+    assert value(dba, "select octop_drop_days(keep_days => -5)") == 0  # never less than one day
+    assert column(dba, PARTITIONS) == [name_of(database.clock.now() - timedelta(days=1))]
+
+
+def test_a_day_that_a_reader_looks_at_is_not_dropped_but_left_to_the_next_call(database, dba, hire):
+    worker = hire()
+    (task_id,) = finish(dba, worker)
+    database.clock.advance(days=9)
+    with database.connect(autocommit=False) as reader:
+        do(reader, "select count(*) from octop_tasks where id = %s", task_id)
+        assert value(dba, "select octop_drop_days()") == 0
+        assert task(dba, task_id)["status"] == "success"
+        reader.rollback()
+    assert value(dba, "select octop_drop_days()") == 2
+
+
+def test_a_day_is_made_while_others_write_and_put_off_while_a_reader_holds_the_strays(database, dba, hire):
+    worker = hire()
+    database.clock.advance(days=20)
+    with database.connect(autocommit=False) as busy:
+        do(busy, "select count(*) from octop_tasks_live")
+        do(busy, "insert into octop_tasks (task_type) values ('t')")
+        assert value(dba, "select octop_make_days()") == 8
+        busy.commit()
+    database.clock.advance(days=20)
+    with database.connect(autocommit=False) as reader:
+        do(reader, "select count(*) from octop_tasks")
+        assert value(dba, "select octop_make_days()") == 0
+        reader.rollback()
+    assert value(dba, "select octop_make_days()") == 8
+    assert len(worker.queues) == 1
+
+
+def test_two_at_once_make_each_day_once(database, dba):
+    database.clock.advance(days=20)
+    with database.connect(autocommit=False) as other:
+        assert value(other, "select octop_make_days()") == 8
+        assert value(dba, "select octop_make_days()") == 0
+        other.commit()
+    assert value(dba, "select octop_make_days()") == 0
+
+
+def test_the_sweep_makes_and_drops_days_and_a_reader_does_not_stop_the_rescue(database, dba, hire):
+    worker = hire()
+    database.clock.advance(days=9)
+    worker.register()
+    swept = worker.sweep()
+    assert (swept.days_made, swept.days_dropped) == (8, 2)
+    add(dba)
+    dead = hire()
+    dead.claim_one()
+    database.clock.advance(days=9)
+    worker.become_judge(dba)
+    do(dba, "update octop_tasks_live set deadline_at = null")
+    with database.connect(autocommit=False) as reader:
+        do(reader, "select count(*) from octop_tasks")
+        swept = worker.sweep()
+        assert (swept.rescued, swept.days_made, swept.days_dropped) == (1, 0, 0)
+        reader.rollback()
+
+
+def test_a_month_of_history_is_found_by_ids_of_every_kind(database, dba, hire):
+    worker = hire()
+    database.clock.advance(0)
+    ids = []
+    for kind in ("7", "4"):
+        task_id = value(
+            dba,
+            "select id from octop_enqueue('t', id => %s)",
+            {"7": value(dba, "select octop_uuid7()"), "4": value(dba, "select gen_random_uuid()")}[kind],
+        )
+        worker.beat()
+        worker.succeed(worker.claim_one())
+        ids.append(task_id)
+    for _ in range(4):
+        database.clock.advance(days=7)
+        do(dba, "select octop_make_days()")
+    for task_id in ids:
+        assert value(dba, "select status from octop_task(%s)", task_id) == "success"

@@ -1,0 +1,242 @@
+"""Birth and transitions by hand: what people may do to octop_tasks with INSERT, UPDATE and DELETE, and what the triggers fill."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from tests.sql.crew import add, add_many, column, do, rows, task, value
+
+STATUSES = ("pending", "running", "failed", "blocked", "frozen", "success", "cancelled")
+LEGAL = {
+    ("frozen", "pending"),
+    ("failed", "pending"),
+    ("running", "pending"),
+    ("running", "failed"),
+    *((old, "cancelled") for old in ("pending", "running", "failed", "blocked", "frozen")),
+}
+
+
+@pytest.fixture
+def owner(database):
+    """Act as the owner would: a login that is a member of octop_owner."""
+    with database.connect("octop_owner") as connection:
+        yield connection
+
+
+@pytest.fixture
+def one_of_each(dba, hire):
+    """Make one task in every status, by the engine alone."""
+    worker = hire(types=["t", "u"])
+    ids = {}
+    for status in ("success", "failed", "frozen", "cancelled", "running"):
+        ids[status] = add(dba, max_retries=0 if status == "frozen" else 3, retry_policy='{"delays": [60]}')
+        claimed = worker.claim_one()
+        if status == "success":
+            worker.succeed(claimed)
+        elif status in {"failed", "frozen"}:
+            worker.end(claimed)
+        elif status == "cancelled":
+            worker.end(claimed, "cancelled")
+    ids["blocked"] = add(dba, "unknown")
+    worker.claim(5)
+    ids["pending"] = add(dba, delay_seconds=60.0)
+    assert {status: task(dba, task_id)["status"] for status, task_id in ids.items()} == {each: each for each in ids}
+    return ids
+
+
+def truth_and_counters(connection):
+    truth = rows(
+        connection,
+        "select _octop_counted_as(status), count(*) from octop_tasks where status <> 'running' group by 1 order by 1",
+    )
+    return truth, rows(
+        connection, "select status, sum(n)::bigint from _octop_counted() group by 1 having sum(n) <> 0 order by 1"
+    )
+
+
+def test_a_task_is_born_pending_and_nothing_else(owner, dba):
+    for status in STATUSES[1:]:
+        with pytest.raises(psycopg.Error) as refused:
+            do(owner, "insert into octop_tasks (task_type, status, completed_at) values ('t', %s, now())", status)
+        assert refused.value.sqlstate == "OC101", status
+        assert refused.value.diag.message_hint
+    with pytest.raises(psycopg.Error):  # one bad row among good ones
+        do(owner, "insert into octop_tasks (task_type, status) values ('t', 'pending'), ('t', 'running')")
+    with pytest.raises(psycopg.Error):  # a status that does not exist
+        do(owner, "insert into octop_tasks (task_type, status) values ('t', 'wating')")
+    assert value(dba, "select count(*) from octop_tasks") == 0
+
+
+def test_a_done_row_without_completed_at_is_refused_with_a_clear_error(owner):
+    with pytest.raises(psycopg.Error) as refused:
+        do(owner, "insert into octop_tasks (task_type, status) values ('t', 'success')")
+    assert refused.value.sqlstate in {"OC101", "OC102"}
+
+
+def test_only_the_repairs_of_the_contract_are_possible_and_counters_follow(owner, dba, one_of_each):
+    for old in STATUSES:
+        for new in STATUSES:
+            if old == new:
+                continue
+            with owner.transaction(force_rollback=True):
+                statement = "update octop_tasks set status = %s where id = %s"
+                if (old, new) in LEGAL:
+                    do(owner, statement, new, one_of_each[old])
+                    assert task(owner, one_of_each[old])["status"] == new
+                    truth, counted = truth_and_counters(owner)
+                    assert counted == truth, (old, new)
+                else:
+                    with pytest.raises(psycopg.Error) as refused, owner.transaction():
+                        do(owner, statement, new, one_of_each[old])
+                    assert refused.value.sqlstate == "OC102", (old, new, str(refused.value))
+                    with pytest.raises(psycopg.Error) as refused, owner.transaction():
+                        do(
+                            owner,
+                            "update octop_tasks set status = %s, completed_at = now() where id = %s",
+                            new,
+                            one_of_each[old],
+                        )
+                    assert refused.value.sqlstate == "OC102", (old, new, str(refused.value))
+
+
+def test_one_illegal_row_refuses_the_whole_statement(owner, dba, one_of_each):
+    with pytest.raises(psycopg.Error) as refused:
+        do(owner, "update octop_tasks set status = 'pending'")
+    assert refused.value.sqlstate == "OC102"
+    assert {status: task(dba, task_id)["status"] for status, task_id in one_of_each.items()} == {
+        each: each for each in one_of_each
+    }
+
+
+def test_id_and_seq_are_for_life(owner, one_of_each):
+    for change in ("id = octop_uuid7()", "seq = seq + 1000", "id = octop_uuid7(), status = 'cancelled'"):
+        with pytest.raises(psycopg.Error) as refused:
+            do(owner, f"update octop_tasks set {change} where id = %s", one_of_each["pending"])
+        assert refused.value.sqlstate == "OC102", change
+
+
+def test_running_to_pending_fences_the_worker_and_notes_the_attempt(database, owner, dba, hire):
+    now = database.clock.advance(0)
+    task_id = add(dba, retry_policy='{"delays": [0]}')
+    worker = hire()
+    claimed = worker.claim_one()
+    database.clock.advance(3)
+    do(owner, "update octop_tasks set status = 'pending' where id = %s", task_id)
+    back = task(dba, task_id)
+    assert (back["status"], back["worker_id"], back["claim_id"], back["deadline_at"]) == ("pending", None, None, None)
+    assert (back["retry_count"], back["attempt"]) == (0, 1)
+    assert (back["scheduled_at"] - now).total_seconds() == 3
+    assert worker.succeed(claimed) == ["lost"]
+    assert worker.end(claimed) == "lost"
+    assert rows(dba, "select attempt, outcome, error_message from octop_attempts") == [
+        (1, "released", "taken back by octop_owner with UPDATE")
+    ]
+    assert worker.succeed(worker.claim_one()) == []
+
+
+def test_running_to_failed_by_hand_waits_for_its_retry(owner, dba, hire):
+    task_id = add(dba)
+    worker = hire()
+    claimed = worker.claim_one()
+    do(
+        owner,
+        "update octop_tasks set status = 'failed', scheduled_at = _octop_now() + interval '1 hour' where id = %s",
+        task_id,
+    )
+    assert worker.end(claimed) == "lost"
+    assert worker.claim(5) == []
+    found = task(dba, task_id)
+    assert (found["status"], found["worker_id"], found["claim_id"]) == ("failed", None, None)
+
+
+def test_cancelled_by_hand_has_its_moment_and_lies_in_its_day(database, owner, dba, one_of_each):
+    for old in ["pending", "running", "failed", "blocked", "frozen"]:
+        now = database.clock.advance(0)
+        do(owner, "update octop_tasks set status = 'cancelled' where id = %s", one_of_each[old])
+        found = task(dba, one_of_each[old])
+        assert found["completed_at"] == now
+        assert (found["worker_id"], found["claim_id"], found["blocked_by"], found["deadline_at"]) == (None,) * 4
+        assert value(
+            dba, "select tableoid::regclass::text from octop_tasks where id = %s", one_of_each[old]
+        ).startswith("octop_tasks_done_2")
+
+
+def test_frozen_to_pending_is_due_now_with_all_tries_unless_the_owner_says_otherwise(database, owner, dba, hire):
+    now = database.clock.advance(0)
+    worker = hire()
+    plain, own = (
+        add(dba, max_retries=1, retry_policy='{"delays": [0]}'),
+        add(dba, max_retries=1, retry_policy='{"delays": [0]}'),
+    )
+    for _ in range(4):
+        worker.end(worker.claim_one())
+    database.clock.advance(10)
+    worker.beat()
+    do(owner, "update octop_tasks set status = 'pending' where id = %s", plain)
+    do(
+        owner,
+        "update octop_tasks set status = 'pending', retry_count = 5, scheduled_at = %s where id = %s",
+        now.replace(year=now.year + 1),
+        own,
+    )
+    assert (task(dba, plain)["retry_count"], (task(dba, plain)["scheduled_at"] - now).total_seconds()) == (0, 10)
+    assert (task(dba, own)["retry_count"], task(dba, own)["scheduled_at"].year) == (5, now.year + 1)
+
+
+def test_other_columns_may_be_changed_and_wake_whom_they_concern(database, owner, dba, hire):
+    worker = hire(queues=["a", "b"])
+    task_id = add(dba, queue="a", delay_seconds=3600.0)
+    do(worker.connection, "select octop_sleep(%s, '{a,b}', 60)", worker.id)
+    with database.connect() as ear:
+        ear.execute("listen octop_wake")
+        do(owner, "update octop_tasks set priority = 1 where id = %s", task_id)
+        do(owner, "update octop_tasks set queue = 'b', scheduled_at = now() where id = %s", task_id)
+        assert [each.payload for each in ear.notifies(timeout=5, stop_after=1)] == ["b"]
+    assert [each.priority for each in worker.claim(5)] == [1]
+    for bad in ("priority = 42", "scheduled_at = 'infinity'", "payload = '[]'", "queue = ''", "max_retries = -1"):
+        with pytest.raises(psycopg.errors.CheckViolation):
+            do(owner, f"update octop_tasks set {bad} where id = %s", task_id)
+
+
+def test_every_change_of_status_by_hand_is_in_the_audit(owner, dba, one_of_each):
+    do(owner, "update octop_tasks set status = 'cancelled' where id = %s", one_of_each["pending"])
+    do(owner, "update octop_tasks set priority = 1 where id = %s", one_of_each["blocked"])
+    found = rows(dba, "select role, action, subject, detail from octop_audit where action = 'update'")
+    assert found == [
+        (
+            "octop_owner",
+            "update",
+            "1 tasks",
+            {"changes": [{"id": one_of_each["pending"], "from": "pending", "to": "cancelled"}]},
+        )
+    ]
+
+
+def test_the_owner_may_delete_and_it_is_counted_and_audited(owner, dba, one_of_each):
+    do(owner, "delete from octop_tasks where status in ('success', 'pending', 'frozen', 'running')")
+    truth, counted = truth_and_counters(dba)
+    assert counted == truth
+    assert value(dba, "select subject from octop_audit where action = 'delete'") == "4 tasks"
+    do(owner, "delete from octop_tasks where false")
+    assert value(dba, "select count(*) from octop_audit where action = 'delete'") == 1
+
+
+def test_a_thousand_tasks_are_cancelled_by_one_statement(owner, dba):
+    add_many(dba, 1000)
+    assert do(owner, "update octop_tasks set status = 'cancelled' where task_type = 't'") == 1000
+    assert rows(dba, "select status, count from octop_task_summary") == [("cancelled", 1000)]
+    assert column(dba, "select jsonb_array_length(detail -> 'changes') from octop_audit where action = 'update'") == [
+        100
+    ]
+
+
+def test_a_repair_by_hand_cannot_take_a_running_task_out_of_its_workers_hand_unseen(owner, dba, hire):
+    add(dba)
+    worker = hire()
+    claimed = worker.claim_one()
+    for change in ("worker_id = null", "claim_id = null", "attempt = attempt + 1", "worker_id = octop_uuid7()"):
+        with pytest.raises(psycopg.Error) as refused:
+            do(owner, f"update octop_tasks set {change}")
+        assert refused.value.sqlstate == "OC102", change
+    assert worker.succeed(claimed) == []
