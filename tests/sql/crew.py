@@ -133,7 +133,11 @@ class Worker:
         return settled.verdict
 
     def beat(self) -> bool:
-        return run(self.connection, calls.octop_beat([self.id]))[self.id]
+        """Beat, and register again if the lease was broken or the row had gone, as a real worker does."""
+        unbroken = run(self.connection, calls.octop_beat([self.id]))[self.id]
+        if not unbroken:
+            self.register()
+        return unbroken
 
     def sweep(self) -> Swept:
         return run(self.connection, calls.octop_sweep(self.id))

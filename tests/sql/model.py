@@ -72,7 +72,7 @@ class Model:
     # --- workers ------------------------------------------------------------------------------------------------------
 
     def register(self, id: str, queues: frozenset[str], types: frozenset[str]) -> None:
-        self.beat(id)
+        self.workers.setdefault(id, Worker(self.now, self.now))  # not a beat: a broken lease must still show
         self.workers[id].queues = queues
         self.workers[id].types = types
         self.declared |= types
@@ -82,7 +82,8 @@ class Model:
         known = self.workers.get(id)
         unbroken = known is not None and known.beat_at > self.now - LEASE
         if known is None:
-            self.workers[id] = Worker(self.now, self.now)
+            if any(task.status == "running" and task.worker == id for task in self.tasks.values()):
+                self.workers[id] = Worker(self.now, self.now)
         else:
             known.beat_at = self.now
             if not unbroken:
@@ -163,13 +164,12 @@ class Model:
         chosen = {id for id, _ in got}
         assert len(chosen) == len(got) <= wanted
         assert chosen <= {task.id for task in due}, "claimed what may not start"
-        plain = sorted((task for task in due if task.lane == ""), key=lambda task: task.turn)[:wanted]
-        assert {id for id in chosen if self.tasks[id].lane == ""} == {task.id for task in plain}, "not in their order"
-        laned = [task for task in due if task.lane]
-        if laned and len(plain) < wanted:
-            assert len(chosen) > len(plain), "no lane got its turn"
-        for lane in {task.lane for task in laned}:
-            line = sorted((task for task in laned if task.lane == lane), key=lambda task: task.turn)
+        assert len(chosen) == min(wanted, len(due)), "there was more to get"
+        lanes = {task.lane for task in due}  # tasks without a lane are a lane of their own
+        if wanted >= len(lanes):
+            assert {self.tasks[id].lane for id in chosen} == lanes, "a lane did not get its turn"
+        for lane in lanes:
+            line = sorted((task for task in due if task.lane == lane), key=lambda task: task.turn)
             mine = [task.id for task in line if task.id in chosen]
             assert mine == [task.id for task in line[: len(mine)]], "not in the order of its lane"
         for id, attempt in got:
@@ -216,6 +216,7 @@ class Model:
                 and task.deadline_at is not None
                 and task.deadline_at < self.now - DEADLINE_GRACE
             ):
+                task.lost_count += 1  # its worker let it pass: from now on it runs in a process of its own
                 self._settle(task, "timeout", final=False)
                 overdue += 1
         self.unpark()

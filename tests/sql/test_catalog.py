@@ -16,7 +16,10 @@ from tools.errors_page import PAGE, classes, page
 OURS = "pronamespace = 'public'::regnamespace and proname ~ '^_?octop_'"
 INLINED = {
     # small, SQL only, and without a name that a path could turn: pinning would cost 2-3 µs per row
+    "_octop_caller()",
     "_octop_counted_as(text)",
+    "_octop_counted_on(text,timestamp with time zone,timestamp with time zone)",
+    "_octop_lease()",
     "_octop_now()",
     "octop_config_keys()",
     "octop_uuid7()",

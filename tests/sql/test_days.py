@@ -161,7 +161,7 @@ def test_two_at_once_make_each_day_once(database, dba):
 def test_the_sweep_makes_and_drops_days_and_a_reader_does_not_stop_the_rescue(database, dba, hire):
     worker = hire()
     database.clock.advance(days=9)
-    worker.register()
+    worker.beat()
     swept = worker.sweep()
     assert (swept.days_made, swept.days_dropped) == (8, 2)
     add(dba)

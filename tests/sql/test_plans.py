@@ -156,7 +156,13 @@ def quiet_calls(judge: Judge, worker: str) -> None:
     sleep = calls.octop_sleep(worker, ["default", "lanes"], 5)
     # per priority one row, per lane (201 at most) a jump and ten looks
     judge("sleep", lambda: run(connection, sleep), rows=5000, buffers=25000, allowed=(READY,))
-    judge("control", lambda: run(connection, calls.octop_control(worker)), rows=1000, buffers=4000, allowed=(RUNNING,))
+    judge(
+        "control",
+        lambda: run(connection, calls.octop_control(worker)),
+        rows=1000,
+        buffers=4000,
+        allowed=("octop_tasks_live_cancel",),
+    )
 
     waiting = enqueue(connection, 3)
     (running,) = run(connection, calls.octop_exchange(worker, wanted={"default": 1}, task_types=TYPES)).tasks

@@ -359,17 +359,24 @@ def test_config_writers_at_once_and_settings_that_would_disagree_together(two):
     mine, other = two
     mine.execute("begin")
     mine.run(calls.octop_config_set("worker.heartbeat_seconds", "9"))
-    waiting = other.start(lambda: other.run(calls.octop_config_set("worker.lease_seconds", "28")))
-    waiting.wait_until_blocked()
+    # an open transaction of a DBA keeps nobody waiting: neither another DBA nor a worker that registers
+    assert other.run(calls.octop_config_set("worker.lease_seconds", "31")) == "31"
+    Worker(other)
     mine.execute("commit")
-    assert waiting.result() == "28"
+    other.run(calls.octop_config_set("worker.lease_seconds", "28"))
     mine.execute("begin")
     mine.run(calls.octop_config_set("worker.heartbeat_seconds", "9.3"))
-    waiting = other.start(lambda: other.run(calls.octop_config_set("worker.lease_seconds", "27.5")))
+    other.execute("begin")
+    other.run(calls.octop_config_set("worker.lease_seconds", "27.5"))
+    # each agrees alone; the first to commit is checked alone, the second with both
+    mine.execute("set constraints all immediate")
+    waiting = other.start(lambda: other.execute("commit"))
     waiting.wait_until_blocked()
     mine.execute("commit")
-    with pytest.raises(errors.SettingsDisagreeError):
+    with pytest.raises(psycopg.Error) as refused:
         waiting.result()
+    assert refused.value.sqlstate == "OC203"
+    other.execute("rollback")
     (version,) = mine.execute("select version from _octop_control")[0]
     mine.run(calls.octop_config_set("task.retry_growth", "3"))
     assert mine.execute("select version from _octop_control")[0][0] > version

@@ -23,7 +23,7 @@ VIEWS = {
         " pause_reason paused_by paused_at worker_limit workers"
     ),
     "octop_worker_summary": "id name host pid version queues task_types started_at beat_at silent_seconds state running",
-    "octop_throughput": "queue status total",
+    "octop_throughput": "tenant queue status total",
     "octop_latest_failures": (
         "task_id attempt tenant queue task_type worker_id started_at ended_at"
         " outcome error_class error_message traceback"

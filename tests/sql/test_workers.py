@@ -152,10 +152,11 @@ def test_deregistering_releases_what_runs_without_a_try_and_wakes_the_others(dat
     add_many(dba, 1200)
     worker, other = hire(), hire()
     claimed = worker.claim(1200)
+    run(other.connection, calls.octop_sleep(other.id, ["default"], 5))
     with database.connect() as ear:
         ear.execute("listen octop_wake")
         assert run(worker.connection, calls.octop_deregister(worker.id)) == 1200
-        assert [each.payload for each in ear.notifies(timeout=5, stop_after=1)] == [""]
+        assert [each.payload for each in ear.notifies(timeout=5, stop_after=1)] == ["default"]
     assert rows(dba, "select status, retry_count, count(*) from octop_tasks group by 1, 2") == [("pending", 0, 1200)]
     assert column(dba, "select distinct outcome from octop_attempts") == ["released"]
     assert value(dba, "select count(*) from octop_workers") == 1

@@ -18,6 +18,16 @@ BY_CONSTRAINT: Final[dict[str, type[errors.OctopError]]] = {
     "octop_tasks_live_payload_is_an_object": errors.InvalidPayloadError,
     "octop_tasks_live_numbers_are_in_range": errors.InvalidOptionError,
     "octop_tasks_live_times_are_finite": errors.InvalidTimeError,
+    "octop_queues_name_is_1_to_200_long": errors.InvalidNameError,
+    "octop_queues_worker_limit_is_in_range": errors.InvalidOptionError,
+    "octop_queues_max_retries_is_in_range": errors.InvalidOptionError,
+    "octop_queues_timeout_is_in_range": errors.InvalidOptionError,
+    "octop_task_types_name_is_1_to_200_long": errors.InvalidNameError,
+    "octop_task_types_queue_is_1_to_200_long": errors.InvalidNameError,
+    "octop_task_types_priority_is_in_range": errors.InvalidOptionError,
+    "octop_task_types_max_retries_is_in_range": errors.InvalidOptionError,
+    "octop_task_types_timeout_is_in_range": errors.InvalidOptionError,
+    "octop_task_types_run_in_is_known": errors.InvalidOptionError,
 }
 
 # The same call again, in its careful form or on a new connection, will do.

@@ -12,7 +12,7 @@ command, and says what the reader should do::
     │   ├── InvalidNameError          OC110
     │   ├── InvalidPayloadError       OC111
     │   ├── PayloadTooLargeError      OC112
-    │   ├── ResultTooLargeError       what a task returned is over task.result_bytes_max
+    │   ├── ResultTooLargeError       OC115
     │   ├── InvalidOptionError        OC113
     │   ├── InvalidTimeError          OC114
     │   ├── InvalidArgumentsError     the arguments do not fit the function
@@ -126,6 +126,8 @@ class PayloadTooLargeError(InvalidTaskError):
 
 class ResultTooLargeError(InvalidTaskError):
     """What the task returned is over ``task.result_bytes_max``: return a reference to the data instead."""
+
+    sqlstate = "OC115"
 
 
 class InvalidOptionError(InvalidTaskError):

@@ -147,6 +147,13 @@ def octop_release_unheld(worker_id: str, held: Sequence[str]) -> Call[int]:
     )
 
 
+def octop_lost(worker_id: str) -> Call[int]:
+    """Say that this worker's process died: its attempts are lost now, without waiting for the lease. Return how many."""
+    return Call(
+        "select octop_lost(%(worker_id)s::text::uuid)", {"worker_id": worker_id}, lambda rows: int(first_value(rows))
+    )
+
+
 def octop_remaining(queues: Sequence[str], task_types: Sequence[str]) -> Call[int]:
     """Return how many tasks of these queues and types are unfinished, at most 1,000."""
     return Call(

@@ -1,7 +1,7 @@
 -- Who did what. Promise: every acting function and every repair by hand writes one row, through the one function here.
 
 create or replace function _octop_caller() returns text
-  language sql stable set search_path from current
+  language sql stable
   return coalesce(nullif(current_setting('role', true), 'none'), session_user::text);
 comment on function _octop_caller() is 'The person or program behind this call, also inside SECURITY DEFINER functions: the role chosen by SET ROLE, else the login.';
 

@@ -65,6 +65,11 @@ begin
 end $$;
 comment on function _octop_setting(text) is 'The value of a setting that holds now; its default when the row is missing.';
 
+create or replace function _octop_lease() returns interval
+  language sql stable
+  return make_interval(secs => _octop_setting('worker.lease_seconds')::double precision);
+comment on function _octop_lease() is 'worker.lease_seconds as an interval.';
+
 create or replace function octop_config_set(key text, value jsonb) returns jsonb
   language plpgsql security definer set search_path from current
 as $$
@@ -152,6 +157,8 @@ create or replace function _octop_config_agree() returns trigger
   language plpgsql security definer set search_path from current
 as $$
 begin
+  -- one commit after the other: two changes that agree alone and not together must meet
+  perform pg_advisory_xact_lock(hashtextextended('octop config', 'octop_config'::regclass::oid::bigint));
   if _octop_setting('worker.heartbeat_seconds') * 3 > _octop_setting('worker.lease_seconds') then
     raise exception 'octop: worker.heartbeat_seconds (%) must be at most a third of worker.lease_seconds (%)',
         _octop_setting('worker.heartbeat_seconds'), _octop_setting('worker.lease_seconds')
@@ -165,10 +172,13 @@ create or replace function _octop_control_changed() returns trigger
   language plpgsql security definer set search_path from current
 as $$
 begin
-  update _octop_control set version = version + 1;
+  if tg_op <> 'UPDATE' or new is distinct from old then
+    update _octop_control set version = version + 1;
+  end if;
   return null;
 end $$;
-comment on function _octop_control_changed() is 'Raises the control version, which running workers look at each second.';
+comment on function _octop_control_changed() is
+  'Raises the control version, which running workers look at each second. At commit: an open transaction of a DBA must not keep workers from registering.';
 
 create or replace trigger octop_config_check before insert or update on octop_config
   for each row execute function _octop_config_check();
@@ -179,11 +189,15 @@ create or replace trigger octop_config_changed after insert or update on octop_c
 drop trigger if exists octop_config_agree on octop_config;
 create constraint trigger octop_config_agree after insert or update on octop_config
   deferrable initially deferred for each row execute function _octop_config_agree();
-create or replace trigger octop_config_control after insert or update or delete on octop_config
-  for each statement execute function _octop_control_changed();
-create or replace trigger octop_queues_control after insert or update or delete on octop_queues
-  for each statement execute function _octop_control_changed();
-create or replace trigger octop_task_types_control after insert or update or delete on octop_task_types
-  for each statement execute function _octop_control_changed();
-create or replace trigger octop_holds_control after insert or update or delete on octop_holds
-  for each statement execute function _octop_control_changed();
+drop trigger if exists octop_config_control on octop_config;
+create constraint trigger octop_config_control after insert or update or delete on octop_config
+  deferrable initially deferred for each row execute function _octop_control_changed();
+drop trigger if exists octop_queues_control on octop_queues;
+create constraint trigger octop_queues_control after insert or update or delete on octop_queues
+  deferrable initially deferred for each row execute function _octop_control_changed();
+drop trigger if exists octop_task_types_control on octop_task_types;
+create constraint trigger octop_task_types_control after insert or update or delete on octop_task_types
+  deferrable initially deferred for each row execute function _octop_control_changed();
+drop trigger if exists octop_holds_control on octop_holds;
+create constraint trigger octop_holds_control after insert or update or delete on octop_holds
+  deferrable initially deferred for each row execute function _octop_control_changed();

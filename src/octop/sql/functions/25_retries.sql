@@ -47,6 +47,9 @@ begin
                              * (greatest(try, 1) - 1), 100)))
            * (1 - coalesce((policy ->> 'jitter')::double precision, _octop_setting('task.retry_jitter')::double precision) * random())
     end);
+exception when data_exception then
+  -- a policy that went past the checks (an import into the leaf): the longest delay, not a worker that stops
+  return _octop_setting('task.retry_cap_seconds')::double precision;
 end $$;
 comment on function octop_retry_delay(jsonb, integer) is
   'Seconds to wait before the given retry (1 = the first). policy null = the configuration''s. Default delays grow from 1 to at most 30 seconds; jitter only shortens. '

@@ -8,6 +8,15 @@ create or replace function _octop_counted_as(status text) returns text
 comment on function _octop_counted_as(text) is
   'Under which name a status is counted. pending and failed are one counter (waiting): a claim need not know which it took, and failed tasks are counted by their own index.';
 
+create or replace function _octop_counted_on(status text, completed_at timestamptz, scheduled_at timestamptz, out day date, out epoch numeric)
+  language sql stable parallel safe
+begin atomic
+  select case when status in ('success', 'cancelled') then (coalesce(completed_at, _octop_now()) at time zone 'UTC')::date else '-infinity' end,
+         case when status in ('success', 'cancelled') then extract(epoch from scheduled_at) else 0 end;
+end;
+comment on function _octop_counted_on(text, timestamptz, timestamptz) is
+  'Under which day a task is counted, and with which scheduled_at: only finished tasks have either.';
+
 create or replace function _octop_wake(queue_names text[], due timestamptz[]) returns void
   language plpgsql set search_path from current
 as $$
@@ -52,6 +61,12 @@ begin
       raise exception 'octop: a payload is larger than % bytes', v_max
         using errcode = 'OC112', hint = 'Store the data elsewhere and pass a reference, or raise task.payload_bytes_max.';
     end if;
+  end if;
+  if exists (select from new_rows n where pg_column_size(n.meta) > 800 and octet_length(n.meta::text) > 65536) then
+    raise exception 'octop: meta has more than 65536 bytes' using errcode = 'OC111', hint = 'It is meant for riders such as trace context.';
+  end if;
+  if exists (select from new_rows n where array_ndims(n.tags) > 1 or cardinality(n.tags) > 50 or pg_column_size(n.tags) > 8000) then
+    raise exception 'octop: tags are a list of at most 50 texts of together 8,000 bytes' using errcode = 'OC113', hint = 'Put data into the payload.';
   end if;
   -- live refuses a second row with the same id by its key; with the id of a frozen task a task could never freeze
   if exists (select from new_rows n join octop_tasks_frozen f on f.id between n.id and n.id) then
@@ -103,17 +118,24 @@ begin
       using errcode = 'OC102',
       hint = 'By hand: frozen or failed to pending, running to pending or failed, anything unfinished to cancelled. Else use the octop_ functions.';
   end if;
+  perform _octop_check_retry_policy(n.retry_policy) from old_rows o join new_rows n on n.id = o.id
+    where n.retry_policy is distinct from o.retry_policy;
+
+  insert into _octop_counter_deltas (tenant, queue, status, day, n, scheduled_sum, scheduled_min, scheduled_max)
+  select x.tenant, x.queue, _octop_counted_as(x.status), x.day, sum(x.n), sum(x.n * x.epoch), min(x.at), max(x.at)
+    from (select o.tenant, o.queue, o.status, -1 as n, d.day, d.epoch, null::timestamptz as at
+            from old_rows o cross join lateral _octop_counted_on(o.status, o.completed_at, o.scheduled_at) d
+          union all
+          select n.tenant, n.queue, n.status, 1, d.day, d.epoch, case when d.epoch <> 0 then n.scheduled_at end
+            from new_rows n cross join lateral _octop_counted_on(n.status, n.completed_at, n.scheduled_at) d) x
+   where x.status <> 'running'
+   group by 1, 2, 3, 4 having sum(x.n) <> 0 or sum(x.n * x.epoch) <> 0;
+
+  -- a moved time or queue may have to wake somebody, and so may a new status
+  select array_agg(n.queue), array_agg(n.scheduled_at) into v_queues, v_due
+    from old_rows o join new_rows n on n.id = o.id
+   where n.status in ('pending', 'failed') and (n.scheduled_at < o.scheduled_at or n.queue <> o.queue or n.status <> o.status);
   if not exists (select from old_rows o join new_rows n on n.id = o.id where o.status <> n.status) then
-    -- a moved time or queue may have to wake somebody
-    select array_agg(n.queue), array_agg(n.scheduled_at) into v_queues, v_due
-      from old_rows o join new_rows n on n.id = o.id
-     where n.status in ('pending', 'failed') and (n.scheduled_at < o.scheduled_at or n.queue <> o.queue);
-    insert into _octop_counter_deltas (tenant, queue, status, day, n)
-    select x.tenant, x.queue, _octop_counted_as(x.status), '-infinity', sum(x.n)
-      from (select o.tenant, o.queue, o.status, -1 as n from old_rows o where o.status not in ('running', 'success', 'cancelled')
-            union all
-            select n.tenant, n.queue, n.status, 1 from new_rows n where n.status not in ('running', 'success', 'cancelled')) x
-     group by 1, 2, 3 having sum(x.n) <> 0;
     if v_queues is not null then
       perform _octop_wake(v_queues, v_due);
     end if;
@@ -140,19 +162,7 @@ begin
     delete from octop_tasks_done_stray s using old_rows o, new_rows n
      where n.id = o.id and s.id = n.id and n.status = 'cancelled' and o.status <> 'cancelled' and s.completed_at is null returning s.*
   )
-  insert into octop_tasks_done select (_octop_completed(stray::octop_tasks_done_stray)).* from stray;
-
-  insert into _octop_counter_deltas (tenant, queue, status, day, n, scheduled_sum, scheduled_min, scheduled_max)
-  select x.tenant, x.queue, _octop_counted_as(x.status), x.day, sum(x.n), sum(x.s), min(x.at), max(x.at)
-    from (select o.tenant, o.queue, o.status, '-infinity'::date as day, -1 as n, 0 as s, null::timestamptz as at
-            from old_rows o join new_rows n on n.id = o.id where o.status <> n.status and o.status <> 'running'
-          union all
-          select n.tenant, n.queue, n.status,
-                 case when n.status = 'cancelled' then (coalesce(n.completed_at, _octop_now()) at time zone 'UTC')::date else '-infinity' end, 1,
-                 case when n.status = 'cancelled' then extract(epoch from n.scheduled_at) else 0 end,
-                 case when n.status = 'cancelled' then n.scheduled_at end
-            from old_rows o join new_rows n on n.id = o.id where o.status <> n.status and n.status <> 'running') x
-   group by 1, 2, 3, 4;
+  insert into octop_tasks_done select c.* from stray cross join lateral _octop_completed(stray::octop_tasks_done_stray) c;
 
   perform _octop_audit_write('update', count(*)::text || ' tasks',
             jsonb_build_object('changes', (select jsonb_agg(x.j) from (
@@ -160,9 +170,8 @@ begin
                 from old_rows o join new_rows n on n.id = o.id where o.status <> n.status limit 100) x)))
      from old_rows o join new_rows n on n.id = o.id where o.status <> n.status;
 
-  select array_agg(n.queue), array_agg('-infinity'::timestamptz) into v_queues, v_due from new_rows n where n.status = 'pending';
   if v_queues is not null then
-    perform _octop_wake(v_queues, v_due);
+    perform _octop_wake(v_queues, array_fill('-infinity'::timestamptz, array[cardinality(v_queues)]));
   end if;
   if exists (select from old_rows o where o.status = 'running') then
     perform pg_notify('octop_wake', '');

@@ -26,7 +26,7 @@ begin
   end if;
   -- also days gone by that strays wait for (nobody made days for a while): retention drops days, never strays
   for v_day in
-    select _octop_now()::date + g from generate_series(0, coalesce(days_ahead, _octop_setting('history.days_ahead')::integer)) g
+    select _octop_now()::date + g from generate_series(0, least(coalesce(days_ahead, _octop_setting('history.days_ahead')::integer), 60)) g
     union
     (select distinct s.completed_at::date from octop_tasks_done_stray s where s.completed_at > _octop_now() - interval '1000 days' and s.completed_at < _octop_now() + interval '40 days'
       order by 1 limit 10)
@@ -54,7 +54,7 @@ begin
   return v_made;
 end $$;
 comment on function octop_make_days(integer) is
-  'Make the day partitions of history from today to so many days ahead (null = history.days_ahead). Answers how many were made. Harmless to call at any time by anyone.';
+  'Make the day partitions of history from today to so many days ahead (null = history.days_ahead, at most 60). Answers how many were made. Harmless to call at any time by anyone.';
 
 create or replace function octop_drop_days(keep_days integer default null, most integer default 3) returns integer
   language plpgsql security definer set search_path from current

@@ -40,6 +40,8 @@ begin
   end if;
   if v_ids is null then
     v_ids := array(select octop_uuid7() from generate_series(1, v_count));
+  elsif array_position(v_ids, null) is not null then
+    v_ids := array(select coalesce(u.id, octop_uuid7()) from unnest(v_ids) with ordinality u (id, n) order by u.n);
   end if;
   -- 1. what was wrong, and in which task
   select u.n, u.problem[1] as code, u.problem[2] as text into bad
@@ -76,6 +78,10 @@ begin
   end if;
   -- 2. which of them exist already (a caller repeats an enqueue whose answer it lost)
   if not fresh and ids is not null then
+    -- one after the other, in one order, and whoever comes second looks after the first has committed: otherwise a task that was made, run
+    -- and finished meanwhile would be made again. At most 512 locks, however many ids.
+    perform pg_advisory_xact_lock(hashtext('octop enqueue'), u.slot)
+       from (select distinct (hashtextextended(i::text, 0) & 511)::integer as slot from unnest(v_ids) i order by 1) u;
     select coalesce(array_agg(u.id), '{}') into v_known
       from unnest(v_ids) u (id) where u.id is not null and exists (select from _octop_find(u.id));
   end if;
@@ -152,7 +158,7 @@ comment on function octop_enqueue(text, jsonb, text, text, text, integer, timest
   'Example: select * from octop_enqueue(''send_welcome'', ''{"user_id": 42}'', delay_seconds => 60);';
 
 create or replace function _octop_find(id uuid) returns setof octop_tasks
-  language plpgsql stable set search_path from current
+  language plpgsql volatile set search_path from current
   set timezone = 'UTC' set datestyle = 'ISO' set enable_seqscan = off set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
@@ -174,13 +180,13 @@ begin
   end loop;
   return query select t.* from octop_tasks_done_stray t where t.id = v_id;
   if found then return; end if;
-  -- a task that moves while we look is invisible to the first looks: once more where it may have come from
+  -- volatile, so that each look has its own snapshot: a task that was moved back meanwhile is where it came from
   return query select t.* from octop_tasks_live t where t.id = v_id;
 end $$;
 comment on function _octop_find(uuid) is 'One task by id, whosoever it is: for the engine itself.';
 
 create or replace function octop_task(id uuid) returns setof octop_tasks
-  language sql stable security definer set search_path from current
+  language sql volatile security definer set search_path from current
 as $$
   select t.* from _octop_find(octop_task.id) t
    where t.created_by = _octop_caller() or has_table_privilege(_octop_caller()::name, 'octop_tasks', 'select')

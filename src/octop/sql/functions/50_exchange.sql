@@ -1,7 +1,7 @@
 -- The exchange: one call, one commit, for everything hot. A worker hands in what it has and gets what it may start.
 -- Promise: fenced (id, attempt, worker, claim), bounded, never waits for a row longer than 50 ms, plans pinned: only primary key,
 -- ready index and TID scans, with any statistics. Rows are moved by DELETE and INSERT: an UPDATE across leaves would make others
--- fail with 40001. Order of locks: outcomes before claims, rows by TID, queues by name.
+-- fail with 40001. Order of locks: outcomes before claims; whoever meets a locked row there is thrown out after 50 ms and comes back careful.
 
 create or replace function _octop_complete(p_worker uuid, p_ids uuid[], p_attempts integer[], p_claims uuid[], p_results text[], p_careful boolean)
   returns integer
@@ -58,26 +58,29 @@ declare
   v_tids    tid[];
   v_now     timestamptz := _octop_now();
   v_retries integer := _octop_setting('task.default_max_retries');
+  v_ids     uuid[];
+  v_next    text[];
   v_queues  text[];
+  v_due     timestamptz[];
 begin
   if p_careful then
     v_tids := array(select t.ctid from jsonb_to_recordset(p_outcomes) o (id uuid) join octop_tasks_live t on t.id between o.id and o.id for update of t skip locked);
   else
     v_tids := array(select t.ctid from jsonb_to_recordset(p_outcomes) o (id uuid) join octop_tasks_live t on t.id between o.id and o.id for update of t);
   end if;
-  return query
   with handed as materialized (
-    select t.*, o.outcome, o.error_class, left(o.error_message, 10000) as error_message, right(o.traceback, 50000) as traceback,
+    select t.*, o.outcome, coalesce(o.isolate, false) as isolate, o.error_class, left(o.error_message, 10000) as error_message, right(o.traceback, 50000) as traceback,
            o.delay_seconds, coalesce(o.final, false)
              or coalesce(coalesce(o.mro, array[o.error_class]) && array(select jsonb_array_elements_text(coalesce(
                   t.retry_policy -> 'final', y.retry_policy -> 'final', q.retry_policy -> 'final', '[]'))), false) as final,
            coalesce(t.max_retries, y.max_retries, q.max_retries, v_retries) as tries,
            coalesce(t.retry_policy, y.retry_policy, q.retry_policy) as policy
       from jsonb_to_recordset(p_outcomes) o (id uuid, attempt integer, claim_id uuid, worker_id uuid, outcome text, error_class text,
-             error_message text, traceback text, delay_seconds double precision, final boolean, mro text[])
-      join (select l.ctid as tid, l.* from octop_tasks_live l where l.ctid = any (v_tids)) t
-        -- as in _octop_complete: bounds instead of "=", and no word of status
-        on t.id between o.id and o.id and t.attempt = o.attempt and t.claim_id = o.claim_id and t.worker_id = o.worker_id
+             error_message text, traceback text, delay_seconds double precision, final boolean, isolate boolean, mro text[])
+      -- as in _octop_complete: bounds instead of "=", and no word of status
+      join lateral (select l.ctid as tid, l.* from octop_tasks_live l
+                     where l.id between o.id and o.id and l.attempt = o.attempt and l.claim_id = o.claim_id and l.worker_id = o.worker_id
+                       and (not p_careful or l.ctid = any (v_tids))) t on true
       left join octop_task_types y on y.name = t.task_type
       left join octop_queues q on q.name = t.queue
   ), judged as materialized (
@@ -97,8 +100,8 @@ begin
   ), waiting as (
     update octop_tasks_live t
        set status = j.next, worker_id = null, claim_id = null, deadline_at = null,
-           retry_count = t.retry_count + case when j.next = 'failed' then 1 else 0 end,
-           lost_count = t.lost_count + case when j.outcome = 'lost' then 1 else 0 end,
+           retry_count = least(t.retry_count, 2147483646) + case when j.next = 'failed' then 1 else 0 end,
+           lost_count = least(t.lost_count, 32766) + case when j.outcome = 'lost' or j.isolate then 1 else 0 end,
            last_error = coalesce(j.short, t.last_error),
            scheduled_at = case
              when j.next = 'failed' then v_now + make_interval(secs => greatest(0, least(coalesce(j.delay_seconds, octop_retry_delay(j.policy, t.retry_count + 1)), 31536000)))
@@ -106,13 +109,13 @@ begin
              else t.scheduled_at end
       from judged j
      where t.ctid = j.tid and j.next in ('failed', 'pending')
-    returning t.id, t.status, t.tenant, t.queue
+    returning t.id, t.status, t.tenant, t.queue, t.scheduled_at
   ), gone as (
     delete from octop_tasks_live t using judged j
      where t.ctid = j.tid and j.next in ('frozen', 'cancelled')
     returning t.id, t.seq, t.tenant, t.queue, t.lane, t.task_type, t.payload, t.priority, t.scheduled_at, t.due_at, t.created_at, t.started_at,
               t.retry_count, t.max_retries, coalesce(j.short, t.last_error) as last_error, t.timeout_seconds, t.attempt,
-              (t.lost_count + case when j.outcome = 'lost' then 1 else 0 end)::smallint as lost_count, t.worker_id, t.claim_id, t.retry_policy,
+              (least(t.lost_count, 32766) + case when j.outcome = 'lost' or j.isolate then 1 else 0 end)::smallint as lost_count, t.worker_id, t.claim_id, t.retry_policy,
               t.tags, t.meta, t.retry_of, t.created_by, j.next, j.outcome, j.error_message
   ), frozen as (
     insert into octop_tasks_frozen (id, seq, tenant, queue, lane, task_type, payload, status, priority, scheduled_at, due_at, created_at, started_at,
@@ -122,7 +125,7 @@ begin
            g.retry_count, g.max_retries, g.last_error, g.timeout_seconds, g.attempt, g.lost_count, g.worker_id, g.claim_id,
            g.retry_policy, g.tags, g.meta, g.retry_of, g.created_by
       from gone g where g.next = 'frozen'
-    returning id, status, tenant, queue
+    returning id, status, tenant, queue, scheduled_at
   ), cancelled as (
     insert into octop_tasks_done (id, seq, tenant, queue, lane, task_type, payload, status, priority, scheduled_at, due_at, created_at, started_at,
                                   completed_at, retry_count, max_retries, last_error, timeout_seconds, attempt, lost_count, worker_id, claim_id,
@@ -133,16 +136,24 @@ begin
       from gone g where g.next = 'cancelled'
     returning id, status, tenant, queue, scheduled_at
   ), settled as (
-    select w.id, w.status, w.tenant, w.queue, null::timestamptz as scheduled_at from waiting w
-    union all select f.id, f.status, f.tenant, f.queue, null from frozen f
+    select w.id, w.status, w.tenant, w.queue, w.scheduled_at from waiting w
+    union all select f.id, f.status, f.tenant, f.queue, f.scheduled_at from frozen f
     union all select c.id, c.status, c.tenant, c.queue, c.scheduled_at from cancelled c
   ), counted as (
     insert into _octop_counter_deltas (tenant, queue, status, day, n, scheduled_sum, scheduled_min, scheduled_max)
     select s.tenant, s.queue, _octop_counted_as(s.status), case when s.status = 'cancelled' then (v_now at time zone 'UTC')::date else '-infinity' end,
-           count(*), coalesce(sum(extract(epoch from s.scheduled_at)), 0), min(s.scheduled_at), max(s.scheduled_at)
+           count(*), coalesce(sum(extract(epoch from s.scheduled_at)) filter (where s.status = 'cancelled'), 0),
+           min(s.scheduled_at) filter (where s.status = 'cancelled'), max(s.scheduled_at) filter (where s.status = 'cancelled')
       from settled s group by 1, 2, 3, 4
   )
-  select s.id, s.status from settled s;
+  select array_agg(s.id), array_agg(s.status), array_agg(s.queue) filter (where s.status in ('pending', 'failed')),
+         array_agg(s.scheduled_at) filter (where s.status in ('pending', 'failed'))
+    into v_ids, v_next, v_queues, v_due from settled s;
+  -- this worker is awake; others may sleep beyond the moment at which the task is due again, and this one may stop before
+  if v_queues is not null then
+    perform _octop_wake(v_queues, v_due);
+  end if;
+  return query select u.id, u.next from unnest(v_ids, v_next) u (id, next);
 end $$;
 comment on function _octop_settle(jsonb, boolean) is
   'Every end of an attempt that is not a plain success: what follows (retry when, frozen, pending, cancelled) is decided here. Rows whose fence does not match are not in the answer.';
@@ -175,117 +186,143 @@ end $$;
 comment on function _octop_second_look(uuid, uuid, integer, uuid, text) is
   'Why an outcome changed nothing: again (locked, send it once more), kept (it had been accepted before), lost (the attempt is no longer this worker''s).';
 
-create or replace function _octop_claim(p_worker uuid, p_claim uuid, p_queue text, p_wanted integer, p_types text[], p_after text, inout p_lane text,
-                                        out tids tid[], out parked integer)
+create or replace function _octop_claim(p_queue text, p_wanted integer, p_types text[], p_after text,
+                                        out last_lane text, out tids tid[], out parked integer)
   language plpgsql set search_path from current
 as $$
 declare
-  v_held   text[];
-  v_skip   text[] := '{}';
-  v_other  text[];
-  v_count  integer;
+  v_held     text[] := array(select h.target from octop_holds h where h.kind = 'task_type');
+  v_ours     boolean := false;
+  v_others   text[];
+  v_strange  tid[];
+  v_parked   integer;
 begin
-  p_lane := coalesce(p_after, '');
   parked := 0;
-  select array_agg(h.target) into v_held from octop_holds h where h.kind = 'task_type';
+  -- Strangers at the front: types that are held, or that nobody alive knows in this queue, are parked, so many per exchange. Types that
+  -- another worker of the queue knows are left to it: then only ours are looked for.
   for v_round in 1..8 loop
-    -- Bound by priority: walk each priority from its front, so that tasks of the future are never passed. The LIMIT around it has no
-    -- ORDER BY: with one, all rows would be locked.
-    with picked as materialized (
-      select r.tid, r.task_type
-        from generate_series(0, 9) p cross join lateral (
-          select t.ctid as tid, t.task_type from octop_tasks_live t
-           where t.queue = p_queue and t.lane = '' and t.priority = p and t.status in ('pending', 'failed')
-             and t.scheduled_at <= _octop_now() and t.task_type <> all (v_skip)
-           order by t.scheduled_at, t.id limit p_wanted for update skip locked) r
-       limit p_wanted)
-    select array_agg(tid) filter (where task_type = any (p_types) and (v_held is null or task_type <> all (v_held))),
-           array_agg(distinct task_type) filter (where task_type <> all (p_types) or task_type = any (v_held))
-      into tids, v_other from picked;
-    tids := coalesce(tids, '{}');
-    exit when v_other is null or cardinality(tids) >= p_wanted;
-    -- Strangers at the front: types that are held, or that nobody alive knows, are parked, so many per exchange; types that another
-    -- worker of this queue knows are left to it.
-    v_count := _octop_park(p_queue, v_other, 500);
-    parked := parked + v_count;
-    if v_count = 0 then
-      v_skip := v_skip || v_other;
+    if exists (select from octop_tasks_live t where t.queue = p_queue and t.lane > '' and t.status in ('pending', 'failed')) then
+      select l.last_lane, l.tids, l.strangers into last_lane, tids, v_strange
+        from _octop_claim_lanes(p_queue, p_wanted, p_types, v_held, v_ours, p_after) l;
+    else
+      last_lane := null;
+      select l.tids, l.strangers into tids, v_strange from _octop_claim_plain(p_queue, p_wanted, p_types, v_held, v_ours) l;
     end if;
+    exit when v_strange = '{}' or cardinality(tids) >= p_wanted;
+    v_others := array(select distinct t.task_type from octop_tasks_live t where t.ctid = any (v_strange));
+    v_parked := _octop_park_rows(_octop_parkable(p_queue, v_others), v_strange);
+    if v_parked > 0 then
+      v_parked := v_parked + _octop_park(p_queue, v_others, 500);
+    end if;
+    parked := parked + v_parked;
+    v_ours := v_parked = 0;
   end loop;
-  if cardinality(tids) < p_wanted
-     and exists (select from octop_tasks_live t where t.queue = p_queue and t.lane > '' and t.status in ('pending', 'failed')) then
-    select l.last_lane, _octop_claim.tids || l.tids into p_lane, tids
-      from _octop_claim_lanes(p_queue, p_wanted - cardinality(tids), p_types, coalesce(v_held, '{}'), coalesce(p_after, '')) l;
-  end if;
 end $$;
-comment on function _octop_claim(uuid, uuid, text, integer, text[], text, text) is
+comment on function _octop_claim(text, integer, text[], text) is
   'Lock up to so many due tasks of one queue and answer their row addresses. Never waits: rows that others hold are skipped.';
 
-create or replace function _octop_claim_lanes(p_queue text, p_wanted integer, p_types text[], p_held text[], p_after text, out last_lane text, out tids tid[])
+create or replace function _octop_claim_plain(p_queue text, p_wanted integer, p_types text[], p_held text[], p_ours boolean, out tids tid[], out strangers tid[])
   language plpgsql set search_path from current
 as $$
+begin
+  -- Bound by priority: walk each priority from its front, so that tasks of the future are never passed. The LIMIT around it has no
+  -- ORDER BY: with one, all rows would be locked.
+  with picked as materialized (
+    select r.tid, r.task_type = any (p_types) and r.task_type <> all (p_held) as ours
+      from generate_series(0, 9) p cross join lateral (
+        select t.ctid as tid, t.task_type from octop_tasks_live t
+         where t.queue = p_queue and t.lane = '' and t.priority = p and t.status in ('pending', 'failed')
+           and t.scheduled_at <= _octop_now() and (not p_ours or (t.task_type = any (p_types) and t.task_type <> all (p_held)))
+         order by t.scheduled_at, t.id limit p_wanted for update skip locked) r
+     limit p_wanted)
+  select coalesce(array_agg(p.tid) filter (where p.ours), '{}'), coalesce(array_agg(p.tid) filter (where not p.ours), '{}')
+    into tids, strangers from picked p;
+end $$;
+comment on function _octop_claim_plain(text, integer, text[], text[], boolean) is
+  'The front of a queue without lanes; strangers are rows of types that are held or that this worker does not know.';
+
+create or replace function _octop_claim_lanes(p_queue text, p_wanted integer, p_types text[], p_held text[], p_ours boolean, p_after text,
+                                              out last_lane text, out tids tid[], out strangers tid[])
+  language plpgsql set search_path from current
+as $$
+#variable_conflict use_variable
 declare
   v_lanes text[];
   v_round text[] := '{}';
-  v_from  text := p_after;
+  v_from  text := coalesce(p_after || E'\x01', '');   -- the first name after p_after: one bound, which the index can take, with and without it
   v_share integer;
+  v_room  integer;
 begin
-  -- Two walks: from the lane after the last one to the end, then from the beginning. At most 200 lanes each: a jump of the index per lane.
+  -- Tasks without a lane are a lane of their own: they take their turn. Two walks: from the lane after the last one to the end, then from the
+  -- beginning. At most 200 lanes each: a jump of the index per lane.
   for v_pass in 1..2 loop
     with recursive walk (lane, n) as (
       (select t.lane, 1 from octop_tasks_live t
-        where t.queue = p_queue and t.lane > v_from and t.status in ('pending', 'failed') order by t.lane limit 1)
+        where t.queue = p_queue and t.lane >= v_from and t.status in ('pending', 'failed') order by t.lane limit 1)
       union all
       select (select t.lane from octop_tasks_live t
                where t.queue = p_queue and t.lane > w.lane and t.status in ('pending', 'failed') order by t.lane limit 1), w.n + 1
         from walk w where w.lane is not null and w.n < 200)
     select array_agg(w.lane) into v_lanes from walk w where w.lane is not null and (v_pass = 1 or w.lane <= p_after);
     v_round := v_round || coalesce(v_lanes, '{}');
-    exit when cardinality(v_round) >= 200 or p_after = '';
+    exit when cardinality(v_round) >= 200 or p_after is null;
     v_from := '';
   end loop;
   -- the share is that of the whole round: the lanes after the last one alone would get the share of those before it
   v_share := greatest(1, p_wanted / greatest(1, cardinality(v_round)));
   with picked as materialized (
-    select l.lane, l.n, r.tid from unnest(v_round) with ordinality l (lane, n) cross join lateral (
-      select s.tid from generate_series(0, 9) p cross join lateral (
-        select t.ctid as tid from octop_tasks_live t
+    select l.lane, l.n, r.tid, r.task_type = any (p_types) and r.task_type <> all (p_held) as ours
+      from unnest(v_round) with ordinality l (lane, n) cross join lateral (
+      select s.tid, s.task_type from generate_series(0, 9) p cross join lateral (
+        select t.ctid as tid, t.task_type from octop_tasks_live t
          where t.queue = p_queue and t.lane = l.lane collate "C" and t.priority = p and t.status in ('pending', 'failed')
-           and t.scheduled_at <= _octop_now() and t.task_type = any (p_types) and t.task_type <> all (p_held)
+           and t.scheduled_at <= _octop_now() and (not p_ours or (t.task_type = any (p_types) and t.task_type <> all (p_held)))
          order by t.scheduled_at, t.id limit v_share for update skip locked) s
        limit v_share) r
      limit p_wanted)
-  select coalesce(array_agg(p.tid), '{}'), (array_agg(p.lane order by p.n desc))[1] into tids, last_lane from picked p;
-  if cardinality(tids) < p_wanted then
+  select coalesce(array_agg(p.tid) filter (where p.ours), '{}'), coalesce(array_agg(p.tid) filter (where not p.ours), '{}'),
+         (array_agg(p.lane order by p.n desc))[1]
+    into tids, strangers, last_lane from picked p;
+  v_room := p_wanted - cardinality(tids) - cardinality(strangers);
+  if v_room > 0 then
     last_lane := coalesce(v_round[cardinality(v_round)], p_after);
+    -- short lanes left room: the long ones may have it. What is ours already is not skipped by its own lock, so it is named.
+    with picked as materialized (
+      select r.tid, r.task_type = any (p_types) and r.task_type <> all (p_held) as ours
+        from unnest(v_round) with ordinality l (lane, n) cross join lateral (
+        select s.tid, s.task_type from generate_series(0, 9) p cross join lateral (
+          select t.ctid as tid, t.task_type from octop_tasks_live t
+           where t.queue = p_queue and t.lane = l.lane collate "C" and t.priority = p and t.status in ('pending', 'failed')
+             and t.scheduled_at <= _octop_now() and (not p_ours or (t.task_type = any (p_types) and t.task_type <> all (p_held)))
+             and t.ctid <> all (tids) and t.ctid <> all (strangers)
+           order by t.scheduled_at, t.id limit v_room for update skip locked) s
+         limit v_room) r
+       limit v_room)
+    select tids || coalesce(array_agg(p.tid) filter (where p.ours), '{}'), strangers || coalesce(array_agg(p.tid) filter (where not p.ours), '{}')
+      into tids, strangers from picked p;
   end if;
 end $$;
-comment on function _octop_claim_lanes(text, integer, text[], text[], text) is
-  'Walk the lanes of a queue in turn, bounded, beginning after the given one, and lock a share of each.';
+comment on function _octop_claim_lanes(text, integer, text[], text[], boolean, text) is
+  'Walk the lanes of a queue in turn, bounded, beginning after the given one, and lock a share of each; strangers are rows of types that are held or that this worker does not know.';
 
-create or replace function _octop_park(p_queue text, p_types text[], p_most integer) returns integer
+create or replace function _octop_parkable(p_queue text, p_types text[]) returns text[]
+  language sql stable set search_path from current
+as $$
+  select coalesce(array_agg(y), '{}') from unnest(p_types) y
+   where exists (select from octop_holds h where h.kind = 'task_type' and h.target = y)
+      or not exists (select from octop_workers w where y = any (w.task_types) and p_queue = any (w.queues) and w.beat_at > _octop_now() - _octop_lease())
+$$;
+comment on function _octop_parkable(text, text[]) is 'Which of these task types are held, or known to no living worker of the queue.';
+
+create or replace function _octop_park_rows(p_types text[], p_tids tid[]) returns integer
   language plpgsql set search_path from current
 as $$
 declare
   v_parked integer;
-  v_types  text[];
 begin
-  select array_agg(y) into v_types from unnest(p_types) y
-   where exists (select from octop_holds h where h.kind = 'task_type' and h.target = y)
-      or not exists (select from octop_workers w where y = any (w.task_types) and p_queue = any (w.queues)
-                        and w.beat_at > _octop_now() - make_interval(secs => _octop_setting('worker.lease_seconds')::double precision));
-  if v_types is null then
-    return 0;
-  end if;
   with parked as (
     update octop_tasks_live t set status = 'blocked', blocked_by = 'task_type:' || t.task_type
-     where t.ctid = any (array(
-       select r.tid from generate_series(0, 9) p cross join lateral (
-         select t.ctid as tid from octop_tasks_live t
-          where t.queue = p_queue and t.lane = '' and t.priority = p and t.status in ('pending', 'failed')
-            and t.scheduled_at <= _octop_now() and t.task_type = any (v_types)
-          order by t.scheduled_at, t.id limit p_most for update skip locked) r
-        limit p_most))
+     where t.ctid = any (p_tids) and t.task_type = any (p_types)
     returning t.tenant, t.queue
   ), counted as (
     insert into _octop_counter_deltas (tenant, queue, status, day, n)
@@ -295,6 +332,25 @@ begin
   )
   select count(*) into v_parked from parked;
   return v_parked;
+end $$;
+comment on function _octop_park_rows(text[], tid[]) is 'Set these rows, which the caller has locked, to blocked if their type is one of these. Answers how many.';
+
+create or replace function _octop_park(p_queue text, p_types text[], p_most integer) returns integer
+  language plpgsql set search_path from current
+as $$
+declare
+  v_types text[] := _octop_parkable(p_queue, p_types);
+begin
+  if v_types = '{}' then
+    return 0;
+  end if;
+  return _octop_park_rows(v_types, array(
+    select r.tid from generate_series(0, 9) p cross join lateral (
+      select t.ctid as tid from octop_tasks_live t
+       where t.queue = p_queue and t.lane = '' and t.priority = p and t.status in ('pending', 'failed')
+         and t.scheduled_at <= _octop_now() and t.task_type = any (v_types)
+       order by t.scheduled_at, t.id limit p_most for update skip locked) r
+     limit p_most));
 end $$;
 comment on function _octop_park(text, text[], integer) is
   'Set due tasks whose type is held, or that no living worker of the queue knows, to blocked, without using a try. Answers how many.';
@@ -332,6 +388,7 @@ declare
   v_q        octop_queues;
   v_wanted   integer;
   v_parked   integer;
+  v_bytes    integer;
   v_settled  uuid[] := '{}';
   v_n        integer := coalesce(cardinality(done_ids), 0);
 begin
@@ -343,6 +400,13 @@ begin
      or coalesce(cardinality(queues), 0) <> coalesce(cardinality(wanted), 0) then
     raise exception 'octop: arrays handed to the exchange differ in length'
       using errcode = 'OC302', hint = 'done_ids, done_attempts, done_claims and done_results run in parallel, and so do queues and wanted.';
+  end if;
+  if exists (select from unnest(done_results) r where octet_length(r) > 1024) then
+    v_bytes := _octop_setting('task.result_bytes_max');
+    if exists (select from unnest(done_results) r where octet_length(r) > v_bytes) then
+      raise exception 'octop: a result has more than % bytes', v_bytes
+        using errcode = 'OC115', hint = 'Hand outcomes in one by one; store the data elsewhere and return a reference, or raise task.result_bytes_max.';
+    end if;
   end if;
   if awake then
     update _octop_sleepers s set wake_at = '-infinity' where s.worker_id = v_worker and s.queue = any (queues);
@@ -390,9 +454,8 @@ begin
     select * into v_q from octop_queues q where q.name = v_queue;
     v_wanted := least(coalesce(wanted[i], 0), 10000);
     continue when v_wanted <= 0;
-    select c.tids, c.p_lane, c.parked into v_tids, v_lane, v_parked
-      from _octop_claim(v_worker, v_claim, v_queue, v_wanted, task_types, lanes_after[i], null) c;
-    if v_lane is distinct from coalesce(lanes_after[i], '') then
+    select c.tids, c.last_lane, c.parked into v_tids, v_lane, v_parked from _octop_claim(v_queue, v_wanted, task_types, lanes_after[i]) c;
+    if v_lane is not null then
       verdict := 'lane'; queue := v_queue; lane := v_lane; id := null;
       return next;
     end if;
@@ -404,7 +467,8 @@ begin
     return query
     with started as (
       update octop_tasks_live t
-         set status = 'running', started_at = v_now, due_at = coalesce(t.due_at, t.scheduled_at), attempt = t.attempt + 1,
+         set status = 'running', started_at = v_now, due_at = coalesce(t.due_at, t.scheduled_at),
+             attempt = least(t.attempt, 2147483646) + 1,
              worker_id = v_worker, claim_id = v_claim,
              deadline_at = v_now + make_interval(secs => coalesce(t.timeout_seconds,
                (select y.timeout_seconds from octop_task_types y where y.name = t.task_type), v_q.timeout_seconds, v_timeout))
@@ -425,4 +489,4 @@ end $$;
 comment on function octop_exchange(uuid, text[], integer[], text[], text[], uuid[], integer[], uuid[], text[], jsonb, boolean, boolean) is
   'The one hot call: hand in outcomes, get tasks. Rows with verdict run are to be started; lost, again, failed, frozen, pending, cancelled answer outcomes (an accepted success has none); '
   'lane tells after which lane the next walk begins; parked how many tasks of held or unknown types were set aside (look again at once). careful: after 55P03, 40001 or 40P01 send the same call again with true. awake: clears what octop_sleep said. '
-  'Errors: OC301 isolation level, OC302 arrays of different length.';
+  'Errors: OC301 isolation level, OC302 arrays of different length, OC115 a result over task.result_bytes_max; then nothing was done.';

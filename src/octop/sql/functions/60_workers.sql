@@ -1,11 +1,6 @@
 -- Who lives, what it declared, what it must know. Promise: a worker is its id; names and hosts are labels; a lease ends only by
 -- silence; an operator's setting is never overwritten by a deploy.
 
-create or replace function _octop_lease() returns interval
-  language sql stable set search_path from current
-  return make_interval(secs => _octop_setting('worker.lease_seconds')::double precision);
-comment on function _octop_lease() is 'worker.lease_seconds as an interval.';
-
 create or replace function octop_declare_task_types(policies jsonb) returns void
   language sql security definer set search_path from current
 as $$
@@ -43,8 +38,8 @@ begin
           octop_register.version, octop_register.queues, array(select p ->> 'name' from jsonb_array_elements(octop_register.policies) p))
   on conflict (id) do update
      set name = excluded.name, host = excluded.host, pid = excluded.pid, supervisor_id = excluded.supervisor_id, version = excluded.version,
-         queues = excluded.queues, task_types = excluded.task_types, draining = false, beat_at = excluded.beat_at,
-         beating_since = case when octop_workers.beat_at > excluded.beat_at - _octop_lease() then octop_workers.beating_since else excluded.beat_at end;
+         -- not the beat: it must still show that the lease was broken
+         queues = excluded.queues, task_types = excluded.task_types, draining = false;
   -- tasks of these types that nobody knew come back, the rest by the sweep
   perform _octop_unpark(1000);
 end $$;
@@ -62,8 +57,9 @@ as $$
            beating_since = case when k.unbroken then w.beating_since else _octop_now() end
       from known k where w.id = k.id
   ), returned as (
-    -- somebody deleted the row: the worker lives all the same
-    insert into octop_workers (id) select u from unnest(worker_ids) u where u not in (select k.id from known k)
+    -- somebody deleted the row of a worker that runs something; others come back when they register, and one that has gone stays gone
+    insert into octop_workers (id) select u from unnest(worker_ids) u
+     where u not in (select k.id from known k) and exists (select from octop_tasks_live t where t.status = 'running' and t.worker_id = u)
     on conflict do nothing
   )
   select u, coalesce((select k.unbroken from known k where k.id = u), false) from unnest(worker_ids) u
@@ -113,54 +109,62 @@ as $$
 $$;
 comment on function octop_drain(uuid) is 'This worker claims no more; its running tasks may end.';
 
-create or replace function octop_release_unheld(worker_id uuid, held uuid[]) returns integer
-  language plpgsql security definer set search_path from current
+create or replace function _octop_end_all(p_worker uuid, p_held uuid[], p_outcome text, p_class text, p_message text) returns integer
+  language plpgsql set search_path from current
   set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
 as $$
 declare
   v_outcomes jsonb;
   v_n        integer;
-  v_released integer := 0;
+  v_ended    integer := 0;
 begin
   loop
-    select jsonb_agg(jsonb_build_object('id', t.id, 'attempt', t.attempt, 'claim_id', t.claim_id, 'worker_id', t.worker_id, 'outcome', 'released',
-                                        'error_message', 'the answer to its claim got lost')) into v_outcomes
+    select jsonb_agg(jsonb_build_object('id', t.id, 'attempt', t.attempt, 'claim_id', t.claim_id, 'worker_id', t.worker_id, 'outcome', p_outcome,
+                                        'error_class', p_class, 'error_message', p_message)) into v_outcomes
       from (select t.* from octop_tasks_live t
-             where t.status = 'running' and t.worker_id = octop_release_unheld.worker_id and t.id <> all (held) limit 500) t;
+             where t.status = 'running' and t.worker_id = p_worker and t.id <> all (p_held) limit 500 for update skip locked) t;
     exit when v_outcomes is null;
     select count(*) into v_n from _octop_settle(v_outcomes, true);
     exit when v_n = 0;
-    v_released := v_released + v_n;
+    v_ended := v_ended + v_n;
   end loop;
-  if v_released > 0 then
-    perform pg_notify('octop_wake', '');
-  end if;
-  return v_released;
+  return v_ended;
 end $$;
+comment on function _octop_end_all(uuid, uuid[], text, text, text) is
+  'End all running attempts of a worker, but for those that it holds, with one outcome. Answers how many; never waits for a row.';
+
+create or replace function octop_release_unheld(worker_id uuid, held uuid[]) returns integer
+  language sql security definer set search_path from current
+as $$
+  select _octop_end_all(octop_release_unheld.worker_id, held, 'released', null, 'the answer to its claim got lost')
+$$;
 comment on function octop_release_unheld(uuid, uuid[]) is
   'After a connection broke in the middle of an exchange: tasks that were claimed for this worker and never reached it are released without using a try. held = all that it knows of. Answers how many.';
 
-create or replace function octop_deregister(worker_id uuid) returns integer
+create or replace function octop_lost(worker_id uuid) returns integer
   language plpgsql security definer set search_path from current
-  set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
-  v_outcomes jsonb;
-  v_released integer := 0;
+  v_lost integer := _octop_end_all(octop_lost.worker_id, '{}', 'lost', 'WorkerLost', 'its worker process ended without a word');
 begin
-  loop
-    select jsonb_agg(jsonb_build_object('id', t.id, 'attempt', t.attempt, 'claim_id', t.claim_id, 'worker_id', t.worker_id, 'outcome', 'released',
-                                        'error_message', 'its worker stopped')) into v_outcomes
-      from (select t.* from octop_tasks_live t where t.status = 'running' and t.worker_id = octop_deregister.worker_id limit 500) t;
-    exit when v_outcomes is null;
-    v_released := v_released + (select count(*) from _octop_settle(v_outcomes, false));
-  end loop;
+  delete from _octop_sleepers s where s.worker_id = octop_lost.worker_id;
+  delete from octop_workers w where w.id = octop_lost.worker_id
+     and not exists (select from octop_tasks_live t where t.status = 'running' and t.worker_id = octop_lost.worker_id);
+  return v_lost;
+end $$;
+comment on function octop_lost(uuid) is
+  'A supervisor saw this worker''s process die: its attempts are lost now, without waiting for the lease. Answers how many.';
+
+create or replace function octop_deregister(worker_id uuid) returns integer
+  language plpgsql security definer set search_path from current
+as $$
+#variable_conflict use_column
+declare
+  v_released integer := _octop_end_all(octop_deregister.worker_id, '{}', 'released', null, 'its worker stopped');
+begin
   delete from _octop_sleepers s where s.worker_id = octop_deregister.worker_id;
   delete from octop_workers w where w.id = octop_deregister.worker_id;
-  if v_released > 0 then
-    perform pg_notify('octop_wake', '');
-  end if;
   return v_released;
 end $$;
 comment on function octop_deregister(uuid) is 'A worker goes: what it still runs is released without using a try. Answers how many tasks that were.';

@@ -47,7 +47,7 @@ declare
   v_outcomes jsonb;
 begin
   select jsonb_agg(jsonb_build_object('id', t.id, 'attempt', t.attempt, 'claim_id', t.claim_id, 'worker_id', t.worker_id, 'outcome', 'timeout',
-                                      'error_class', 'TimeoutError', 'error_message', 'over its time limit, and its worker did not end it')) into v_outcomes
+                                      'isolate', true, 'error_class', 'TimeoutError', 'error_message', 'over its time limit, and its worker did not end it')) into v_outcomes
     from (select t.* from octop_tasks_live t
            where t.status = 'running'
              and t.deadline_at < _octop_now() - make_interval(secs => _octop_setting('worker.deadline_grace_seconds')::double precision)
@@ -70,12 +70,14 @@ begin
   with back as (
     update octop_tasks_live t set status = case when t.retry_count > 0 then 'failed' else 'pending' end, blocked_by = null
      where t.ctid = any (array(
-       select r.tid from (select distinct y.name from octop_task_types y
-                           where exists (select from octop_workers w where y.name = any (w.task_types) and w.beat_at > _octop_now() - _octop_lease())
+       -- for each queue that a living worker serves: as in _octop_parkable, or what comes back would be parked again
+       select r.tid from (select distinct y.name, q.queue from octop_workers w, unnest(w.task_types) y (name), unnest(w.queues) q (queue)
+                           where w.beat_at > _octop_now() - _octop_lease()
                              and not exists (select from octop_holds h where h.kind = 'task_type' and h.target = y.name)) n
          cross join lateral (
            select b.ctid as tid from octop_tasks_live b
-            where b.status = 'blocked' and b.blocked_by = 'task_type:' || n.name order by b.scheduled_at, b.id limit p_most for update skip locked) r
+            where b.status = 'blocked' and b.blocked_by = 'task_type:' || n.name and b.queue = n.queue
+            order by b.scheduled_at, b.id limit p_most for update skip locked) r
         limit p_most))
     returning t.tenant, t.queue
   ), counted as (
@@ -136,14 +138,32 @@ begin
 end $$;
 comment on function _octop_chore_due(text, interval) is 'May this caller do the chore now? At most one does, once per interval.';
 
+create or replace function _octop_purge(p_most integer) returns void
+  language plpgsql set search_path from current
+as $$
+declare
+  v_keep timestamptz := _octop_now() - make_interval(days => _octop_setting('history.retention_days')::integer);
+begin
+  delete from octop_attempts a
+   where a.ctid = any (array(
+     select x.ctid from octop_attempts x
+      where x.ended_at < v_keep
+        and not exists (select from octop_tasks_live t where t.id = x.task_id) and not exists (select from octop_tasks_frozen t where t.id = x.task_id)
+      order by x.ended_at limit p_most for update skip locked));
+  delete from octop_workers w
+   where w.beat_at < _octop_now() - greatest(10 * _octop_lease(), interval '1 hour')
+     and not exists (select from octop_tasks_live t where t.status = 'running' and t.worker_id = w.id);
+  delete from _octop_sleepers s where not exists (select from octop_workers w where w.id = s.worker_id);
+end $$;
+comment on function _octop_purge(integer) is
+  'Old attempts whose task is neither live nor frozen, at most so many, and rows of workers and sleepers that are long gone.';
+
 create or replace function octop_sweep(worker_id uuid)
   returns table (rescued integer, overdue integer, unparked integer, folded integer, days_made integer, days_dropped integer)
   language plpgsql security definer set search_path from current set lock_timeout = '50ms'
   set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
-declare
-  v_keep timestamptz;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'octop: the sweep needs READ COMMITTED, not %', upper(current_setting('transaction_isolation'))
@@ -158,22 +178,23 @@ begin
   if rescued + overdue > 0 then
     perform pg_notify('octop_wake', '');
   end if;
-  if _octop_chore_due('days', interval '10 minutes') then
-    days_made := octop_make_days();
-    days_dropped := octop_drop_days();
+  -- Chores last: what fails in them (a view on a day that is to be dropped, a full disk) must not undo a rescue. The days very last: a
+  -- drop locks history until the commit.
+  if _octop_chore_due('purge', interval '10 seconds') then
+    begin
+      perform _octop_purge(5000);
+    exception when lock_not_available or dependent_objects_still_exist or insufficient_resources or deadlock_detected then
+      raise warning 'octop: the purge was put off: %', sqlerrm;
+    end;
   end if;
-  if _octop_chore_due('purge', interval '1 minute') then
-    v_keep := _octop_now() - make_interval(days => _octop_setting('history.retention_days')::integer);
-    delete from octop_attempts a
-     where a.ctid = any (array(
-       select x.ctid from octop_attempts x
-        where x.ended_at < v_keep
-          and not exists (select from octop_tasks_live t where t.id = x.task_id) and not exists (select from octop_tasks_frozen t where t.id = x.task_id)
-        order by x.ended_at limit 5000 for update skip locked));
-    delete from octop_workers w
-     where w.beat_at < _octop_now() - greatest(10 * _octop_lease(), interval '1 hour')
-       and not exists (select from octop_tasks_live t where t.status = 'running' and t.worker_id = w.id);
-    delete from _octop_sleepers s where not exists (select from octop_workers w where w.id = s.worker_id);
+  if _octop_chore_due('days', interval '10 minutes') then
+    begin
+      days_made := octop_make_days();
+      days_dropped := octop_drop_days();
+    exception when lock_not_available or dependent_objects_still_exist or insufficient_resources or deadlock_detected
+                or duplicate_table or invalid_object_definition or check_violation then
+      raise warning 'octop: days of history could not be made or dropped: %', sqlerrm;
+    end;
   end if;
   return next;
 end $$;

@@ -69,9 +69,10 @@ as $$
 #variable_conflict use_column
 declare
   v_id  uuid := octop_retry.id;
-  v_new uuid;
-  v_was text;
-  t     octop_tasks;
+  v_new   uuid;
+  v_was   text;
+  v_queue text;
+  t       octop_tasks;
 begin
   for v_look in 1..2 loop
     -- frozen: the same task, all tries again
@@ -87,18 +88,18 @@ begin
       insert into _octop_counter_deltas (tenant, queue, status, day, n)
       select b.tenant, b.queue, s.status, '-infinity', s.n from back b cross join (values ('frozen', -1), ('waiting', 1)) s (status, n)
     )
-    select 'frozen', array[b.queue] into v_was, t.tags from back b;
+    select 'frozen', b.queue into v_was, v_queue from back b;
     if v_was is not null then
-      perform _octop_wake(t.tags, array['-infinity'::timestamptz]);
+      perform _octop_wake(array[v_queue], array['-infinity'::timestamptz]);
       perform _octop_audit_write('retry', v_id::text, jsonb_build_object('was', v_was));
       return v_id;
     end if;
     -- waiting: at once
     update octop_tasks_live l set status = 'pending', scheduled_at = _octop_now()
      -- named by what they are not: "in (pending, failed)" would let the planner walk the whole ready index
-     where l.id = v_id and l.status <> all ('{running,blocked}') returning array[l.queue] into t.tags;
+     where l.id = v_id and l.status <> all ('{running,blocked}') returning l.queue into v_queue;
     if found then
-      perform _octop_wake(t.tags, array['-infinity'::timestamptz]);
+      perform _octop_wake(array[v_queue], array['-infinity'::timestamptz]);
       perform _octop_audit_write('retry', v_id::text, jsonb_build_object('was', 'waiting'));
       return v_id;
     end if;

@@ -114,6 +114,7 @@ end $$;
 comment on function _octop_queue_counts() is 'By queue: waiting tasks, those that are due among the first 10,000, and the next due time.';
 
 create or replace view octop_queue_summary with (security_barrier) as
+  with counts as materialized (select * from _octop_queue_counts())
   select n.name,
          coalesce(c.waiting, 0) as waiting,
          coalesce(c.due, 0) as due,
@@ -129,11 +130,11 @@ create or replace view octop_queue_summary with (security_barrier) as
          (select count(*) from octop_workers w where n.name = any (w.queues) and not w.draining
              and w.beat_at > _octop_now() - make_interval(secs => _octop_setting('worker.lease_seconds')::double precision)) as workers
     from (select q.name from octop_queues q
-          union select c.queue from _octop_queue_counts() c
+          union select c.queue from counts c
           union select h.target from octop_holds h where h.kind = 'queue') n
     left join octop_queues q on q.name = n.name
     left join octop_holds h on h.kind = 'queue' and h.target = n.name
-    left join _octop_queue_counts() c on c.queue = n.name
+    left join counts c on c.queue = n.name
     left join (select t.queue, count(*) as running from octop_tasks_live t where t.status = 'running' group by t.queue) r on r.queue = n.name
     left join (select t.queue, count(*) as blocked from (select t.queue from octop_tasks_live t where t.status = 'blocked' limit 10000) t group by t.queue) b
            on b.queue = n.name;
@@ -150,8 +151,8 @@ create or replace view octop_worker_summary with (security_barrier) as
 comment on view octop_worker_summary is 'Each worker: alive, draining or silent (longer than the lease), what it serves and how much it runs.';
 
 create or replace view octop_throughput with (security_barrier) as
-  select c.queue, c.status, c.n as total from _octop_counted() c where c.status in ('success', 'cancelled', 'frozen');
-comment on view octop_throughput is 'Finished and frozen tasks by tenant''s queue, from counters: the difference of two looks is the rate.';
+  select c.tenant, c.queue, c.status, c.n as total from _octop_counted() c where c.status in ('success', 'cancelled', 'frozen');
+comment on view octop_throughput is 'Finished and frozen tasks by tenant and queue, from counters: the difference of two looks is the rate.';
 
 create or replace view octop_latest_failures with (security_barrier) as
   select a.task_id, a.attempt, a.tenant, a.queue, a.task_type, a.worker_id, a.started_at, a.ended_at, a.outcome, a.error_class, a.error_message, a.traceback

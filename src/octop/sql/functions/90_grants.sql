@@ -33,7 +33,7 @@ grant execute on function
   octop_sleep(uuid, text[], double precision), octop_doubt(), octop_doubtful(xid8),
   octop_register(uuid, text, text, integer, uuid, text, text[], jsonb), octop_declare_task_types(jsonb),
   octop_beat(uuid[]), octop_owned(uuid, uuid[], integer[], uuid[]), octop_control(uuid), octop_settings(),
-  octop_drain(uuid), octop_deregister(uuid), octop_release_unheld(uuid, uuid[]), octop_remaining(text[], text[]), octop_sweep(uuid),
+  octop_drain(uuid), octop_deregister(uuid), octop_release_unheld(uuid, uuid[]), octop_lost(uuid), octop_remaining(text[], text[]), octop_sweep(uuid),
   octop_make_days(integer), octop_task(uuid)
   to :"worker";
 grant select on octop_config, octop_migrations to :"worker", :"producer";

@@ -90,6 +90,7 @@ create table octop_tasks_live partition of octop_tasks (
     and (last_error is null or length(last_error) <= 1024)),
   constraint octop_tasks_live_times_are_finite check (
     scheduled_at >= '2000-01-01 00:00:00+00' and scheduled_at < '3000-01-01 00:00:00+00'
+    and created_at >= '2000-01-01 00:00:00+00' and created_at < '3000-01-01 00:00:00+00'
     and (due_at is null or (due_at >= '2000-01-01 00:00:00+00' and due_at < '3000-01-01 00:00:00+00')))
 ) for values in ('pending', 'running', 'failed', 'blocked')
   with (fillfactor = 85, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000,
@@ -98,7 +99,7 @@ comment on table octop_tasks_live is 'Leaf of octop_tasks: unfinished tasks. Sma
 comment on constraint octop_tasks_live_names_are_1_to_200_long on octop_tasks_live is 'Task type and queue have 1 to 200 characters, lane and tenant at most 200.';
 comment on constraint octop_tasks_live_payload_is_an_object on octop_tasks_live is 'payload and meta are JSON objects.';
 comment on constraint octop_tasks_live_numbers_are_in_range on octop_tasks_live is 'Priority 0 to 9, max_retries 0 to 1000, time limit above 0 and at most 31 days, last_error at most 1,024 characters.';
-comment on constraint octop_tasks_live_times_are_finite on octop_tasks_live is 'scheduled_at lies between the years 2000 and 3000.';
+comment on constraint octop_tasks_live_times_are_finite on octop_tasks_live is 'scheduled_at, due_at and created_at lie between the years 2000 and 3000.';
 
 -- The one index that every waiting task pays for: a claim reads it from the front, priority by priority.
 create index octop_tasks_live_ready on octop_tasks_live (queue, lane, priority, scheduled_at, id)
@@ -109,7 +110,7 @@ create index octop_tasks_live_running on octop_tasks_live (queue, lane, worker_i
 comment on index octop_tasks_live_running is 'Sweep, deadlines and limits: what runs now.';
 create index octop_tasks_live_failed on octop_tasks_live (created_at) where status = 'failed';
 comment on index octop_tasks_live_failed is 'Lists of tasks that wait for a retry.';
-create index octop_tasks_live_blocked on octop_tasks_live (blocked_by, scheduled_at, id) where status = 'blocked';
+create index octop_tasks_live_blocked on octop_tasks_live (blocked_by, queue, scheduled_at, id) where status = 'blocked';
 comment on index octop_tasks_live_blocked is 'Bringing back what a hold or an unknown task type had parked.';
 
 -- Looked at by every worker each second; empty but for the moments between a cancel and its effect.
