@@ -1,0 +1,61 @@
+"""What holds for every page: links, commands and decisions are complete; generated pages are what their source says."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+import pytest
+from click.testing import CliRunner
+
+from octop.cli.root import root
+from tests.docs.pages import HOUSE, PAGES, commands
+from tools import commands_page, settings_page
+
+NAMES = [str(page.relative_to(HOUSE)) for page in PAGES]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_link_leads_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        if not target.startswith(("http:", "https:")):
+            assert (page.parent / target).exists(), f"{page.relative_to(HOUSE)} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_command_that_is_named_exists_with_its_options(page):
+    for words in commands(page):
+        # --help is looked at when all words have been read: an unknown command or option is refused before it
+        value = ["x"] if words[-1].startswith("-") else []  # "-q" alone would take --help for its value
+        answer = CliRunner().invoke(root, [*words, *value, "--help"])
+        assert answer.exit_code == 0, f"octop {' '.join(words)}: {answer.output}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_file_of_the_house_that_is_named_exists(page):
+    for name in re.findall(r"`((?:tests|src|tools|docs)/[\w./*-]+)`", page.read_text()):
+        assert list(HOUSE.glob(name.rstrip("/"))), f"{page.relative_to(HOUSE)} names {name}"
+
+
+def test_every_decision_says_what_was_chosen_refused_and_paid():
+    for page in sorted((HOUSE / "docs" / "decisions").glob("*.md")):
+        text = page.read_text().lower()
+        for word in ("question", "choice", "refused", "cost", "how we would notice"):
+            assert word in text, f"{page.name} does not say: {word}"
+
+
+def test_the_page_of_commands_is_what_the_commands_say():
+    assert commands_page.PAGE.read_text() == commands_page.page(), "python tools/commands_page.py writes it again"
+
+
+def test_the_page_of_settings_is_what_the_sql_file_says():
+    assert settings_page.PAGE.read_text() == settings_page.page(), "python tools/settings_page.py writes it again"
+
+
+def test_the_settings_that_are_read_from_the_file_are_those_of_the_database(database):
+    rows = database.connect().execute("select * from octop_config_keys()").fetchall()
+    ours = [
+        (each.key, each.kind, each.default, each.minimum, each.maximum, each.alias_of, each.description)
+        for each in settings_page.settings()
+    ]
+    assert ours == [tuple(float(value) if isinstance(value, Decimal) else value for value in row) for row in rows]
