@@ -1,6 +1,7 @@
 """`octop db`, and what happens where nobody named a database: the first steps of a newcomer, typed one by one."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -51,6 +52,7 @@ def test_the_first_steps_work_as_the_demo_says(octop, tmp_path):
     found = json.loads(octop("db", "status", "--json").stdout)
     assert found["running"] is True
     assert found["directory"].startswith("/tmp/octop-home-")
+    assert re.search(r"server_pid +\d+$", octop("db", "status").stdout, re.MULTILINE)
     url = octop("db", "url").stdout.strip()
     assert url.startswith("postgresql:///octop?host=")
     command = [sys.executable, "-m", "octop", "db", "psql", "-At", "-c", "select count(*) from octop_tasks"]

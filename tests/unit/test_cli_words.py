@@ -1,15 +1,22 @@
 """What people type and read: durations, moments, payloads, queue limits, tables."""
 
 import json
+import sys
 
 import click
 import pytest
 
+from octop.cli.columns import Column, fitted, width_of
 from octop.cli.moments import DURATION, MOMENT, between, shortened, spoken
 from octop.cli.next_step import next_step
 from octop.cli.output import Output, clean, shown
 from octop.cli.payload import payload_from
+from octop.cli.program import typed_name
+from octop.cli.queues import COLUMNS as QUEUE_COLUMNS
+from octop.cli.task_ids import TASK_ID, TASK_REFERENCE
+from octop.cli.tasks import COLUMNS as TASK_COLUMNS
 from octop.cli.worker import QueueLimits, merged_queues
+from octop.cli.workers import COLUMNS as WORKER_COLUMNS
 from octop.model.errors import ConfigurationError, InvalidPayloadError
 
 
@@ -106,7 +113,7 @@ def test_queues_with_limits_are_put_together():
     assert merged_queues((read("a=b=3", None, None),)) == {"a=b": 3}
     with pytest.raises(ConfigurationError, match="named twice"):
         merged_queues((read("mail=5", None, None), read("mail=6", None, None)))
-    for wrong in ("mail=five", "=5", "", "mail=-1"):
+    for wrong in ("mail=five", "=5", "", "mail=-1", "mail=0", "mail=10001"):
         with pytest.raises(click.BadParameter):
             read(wrong, None, None)
 
@@ -155,7 +162,7 @@ def test_it_says_what_happens_next(task, prospects, says):
 
 def test_without_a_terminal_a_table_is_plain_aligned_text(capsys):
     Output(as_json=False, plain=False, quiet=False).table(
-        ["name", "n"], [["a\x1b[31m\n", 12_345], [None, 7]], right=["n"]
+        [Column("name"), Column("n", right=True)], [["a\x1b[31m\n", 12_345], [None, 7]]
     )
     assert capsys.readouterr().out.splitlines() == [
         "name                n",
@@ -194,3 +201,91 @@ def test_values_are_shown_as_people_read_them():
         "-",
     ]
     assert clean("tab\tbell\x07") == "tab\\x09bell\\x07"
+
+
+# --- tables in a terminal ---------------------------------------------------------------------------------------------
+
+TASK_ROW = [
+    "0199a3f0-1111-7000-8000-0123456789ab",
+    "send_the_welcome_mail",
+    "default",
+    "pending",
+    "5",
+    "2030-01-31 09:00:00+00:00",
+    "0",
+    "ConnectionError: the server has hung up",
+]
+
+
+def drawn(columns, rows, width):
+    return ["".join(f"{cell} " for cell in line).rstrip() for line in fitted(columns, rows, width).lines()]
+
+
+def test_a_table_that_fits_stays_as_it_is():
+    found = fitted(TASK_COLUMNS, [TASK_ROW], 200)
+    assert (found.headings, found.gap) == ([each.name for each in TASK_COLUMNS], 2)
+    assert [line.strip() for line in found.lines()[1]] == TASK_ROW
+
+
+@pytest.mark.parametrize("width", [80, 90, 100, 120])
+def test_in_a_narrow_terminal_an_id_stays_whole_and_an_error_is_cut(width):
+    lines = drawn(TASK_COLUMNS, [TASK_ROW], width)
+    assert max(map(width_of, lines)) <= width
+    assert lines[1].startswith(TASK_ROW[0] + " ")
+    assert "pending" in lines[1]
+    assert lines[1].endswith("…")
+    assert "2030-01-31" not in lines[1]
+
+
+def test_columns_that_say_nothing_leave_first():
+    row = [*TASK_ROW[:-1], "-"]
+    row[1] = "send_welcome"
+    head, line = drawn(TASK_COLUMNS, [row], 80)
+    assert "error" not in head
+    assert "09:00:00" in line
+    assert drawn(TASK_COLUMNS, [], 80) == drawn(TASK_COLUMNS, [], 200)
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_queues_and_workers_fit(width):
+    queue = ["a_queue_of_some_length", "1,234,567", "1,234,567", "100", "0", "12h 30m", "100", "12", "the night shift"]
+    worker = ["one", "0199a3f0-1111", "a-host-with-a-long-name", "123456", "default, mail, reports", "12"]
+    worker += ["999 ms", "1h 1m", "alive"]
+    for columns, row in ((QUEUE_COLUMNS, queue), (WORKER_COLUMNS, worker)):
+        lines = drawn(columns, [row], width)
+        assert max(map(width_of, lines)) <= width
+        assert lines[1].split()[0] == row[0]
+
+
+def test_wide_characters_take_two_places():
+    columns = [Column("name", width_min=5), Column("id")]
+    head, line = drawn(columns, [["邮件邮件邮件", "12345678"]], 15)
+    assert width_of(line) <= 15
+    assert line.startswith("邮件")
+    assert line.endswith("…  12345678")
+    assert width_of(head[: head.index("id")]) == width_of(line[: line.index("1")])
+
+
+def test_an_id_may_be_given_by_its_beginning():
+    assert TASK_REFERENCE.convert("0199A3F0-11", None, None) == "0199a3f011"
+    assert TASK_REFERENCE.convert(TASK_ROW[0].upper(), None, None) == TASK_ROW[0]
+    for wrong in ("0199a3f", "nonsense!", "", "0199a3f0-1111-7000-8000-0123456789abcd"):
+        with pytest.raises(click.BadParameter):
+            TASK_REFERENCE.convert(wrong, None, None)
+    with pytest.raises(click.BadParameter):
+        TASK_ID.convert("0199a3f0", None, None)
+
+
+@pytest.mark.parametrize(
+    ("found", "started", "typed"),
+    [
+        ("/usr/bin/octop", "/x/octop", "octop"),
+        (None, "/venv/bin/octop", "/venv/bin/octop"),
+        (None, "/x/octop/__main__.py", f"{sys.executable} -m octop"),
+        (None, "pytest", "octop"),
+    ],
+)
+def test_what_to_type_next_can_be_typed(found, started, typed, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: found)
+    monkeypatch.setattr(sys, "argv", [started])
+    assert typed_name() == typed

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from octop.cli.groups import Group
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.engine import private_database
 from octop.model.errors import PrivateDatabaseError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from octop.engine.private_database import PrivateDatabase
 
 
-@click.group(short_help="The private development database.")
+@click.group(cls=Group, short_help="The private development database.")
 def db() -> None:
     """Manage the private PostgreSQL that Octop uses where no DSN is given.
 
@@ -66,7 +67,10 @@ def status(invocation: Invocation) -> None:
     if invocation.as_json:
         invocation.output.json(described)
     else:
-        invocation.output.pairs(list(described.items()))
+        # A process id is a name, not a quantity: no separators.
+        invocation.output.pairs(
+            [(name, str(value) if name == "server_pid" else value) for name, value in described.items()]
+        )
 
 
 @db.command()
@@ -87,7 +91,7 @@ def url(invocation: Invocation, show_password: bool) -> None:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @pass_invocation
 def psql(invocation: Invocation, arguments: tuple[str, ...]) -> None:
-    """Open psql in it, starting it if need be; ARGUMENTS go to psql: octop db psql -c '\\dt'."""
+    """Open psql in it, starting it if need be: octop db psql -c '\\dt'."""
     running = private_database.start()
     beside = running.bin_directory / "psql"
     program = str(beside) if beside.exists() else shutil.which("psql")

@@ -7,10 +7,12 @@ import click
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.moments import DURATION, MOMENT
 from octop.cli.payload import payload_from
-from octop.cli.tasks import TASK_ID, report_ended, wait_until_ended
+from octop.cli.task_ids import TASK_ID
+from octop.cli.tasks import ending_of, report_ended, wait_until_ended
 from octop.engine import calls
 from octop.engine.call import run
 from octop.model.ids import new_id
+from octop.model.task import Status
 from octop.model.work import NewTask
 
 
@@ -78,7 +80,14 @@ def enqueue(
         if not created:
             invocation.output.say(f"There is a task {found} already: nothing was enqueued.")
         if wait or wait_timeout is not None:
-            report_ended(invocation, [wait_until_ended(connection, found, wait_timeout)])
+            ended = wait_until_ended(connection, found, wait_timeout)
+            if not invocation.as_json:
+                report_ended(invocation, [ended])
+                return
+            # The object that is printed without --wait, and more.
+            invocation.output.json({"id": found, "created": created, **ending_of(ended)})
+            if ended["status"] != Status.SUCCESS:
+                raise click.exceptions.Exit(1)
             return
     if invocation.as_json:
         invocation.output.json({"id": found, "created": created})

@@ -57,8 +57,11 @@ class Invocation:
     @cached_property
     def settings(self) -> Settings:
         """Return DSN, schema and application: flags > environment > octop.toml > pyproject.toml > none."""
-        from octop.model.settings import load_settings  # noqa: PLC0415 - reads files: only when a command asks
+        from octop.model.settings import load_settings, unknown_variables  # noqa: PLC0415 - only when a command asks
 
+        for name, near in unknown_variables().items():
+            also = f"; did you mean {near}?" if near else ""
+            self.output.warn(f"the environment variable {name} means nothing to Octop{also}")
         return load_settings(dsn=self.dsn, schema=self.schema, app=self.app)
 
     @cached_property
@@ -69,10 +72,7 @@ class Invocation:
         from octop.engine import private_database  # noqa: PLC0415 - loads psycopg
 
         running = private_database.start()
-        self.output.say(
-            f"octop: no DSN (--dsn, OCTOP_DSN, DATABASE_URL, octop.toml): using the private database in "
-            f"{running.data_directory.parent}"
-        )
+        self.output.say(f"octop: no DSN: using the private database in {running.data_directory.parent}")
         return running.url
 
     @contextlib.contextmanager
@@ -106,11 +106,14 @@ def _keep(ctx: click.Context, param: click.Parameter, value: object) -> None:
         setattr(ctx.ensure_object(Invocation), param.name or "", value)
 
 
-def global_options(*, reads: bool = False, hidden: bool = True) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def global_options(
+    *, reads: bool = False, application: bool = False, hidden: bool = True
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Let a command take the global options after its own name as well.
 
     Args:
         reads: The command prints data: show `--json` in its help.
+        application: The command runs an application: show `-A` in its help.
         hidden: Leave the others out of its help; `octop --help` shows them.
     """
 
@@ -120,7 +123,13 @@ def global_options(*, reads: bool = False, hidden: bool = True) -> Callable[[Cal
     options = [
         kept("--dsn", metavar="DSN", help="Which database: a URL or key=value words."),
         kept("--schema", metavar="NAME", help="Schema that holds Octop (default: public)."),
-        kept("-A", "--app", metavar="MODULE:ATTRIBUTE", help="Your application."),
+        kept(
+            "-A",
+            "--app",
+            metavar="MODULE[:ATTRIBUTE]",
+            hidden=hidden and not application,
+            help="Your application. Without ATTRIBUTE: the one that the module holds.",
+        ),
         kept("--json", "as_json", is_flag=True, hidden=hidden and not reads, help="Print data as JSON."),
         kept("--no-color", "plain", is_flag=True, help="No colour; NO_COLOR=1 does the same."),
         kept("--quiet", is_flag=True, help="No messages other than errors."),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import asdict
 
 import click
 
 from octop import __version__
+from octop.cli.groups import Group
 from octop.cli.invocation import Invocation, global_options, pass_invocation
+from octop.engine.connect import open_connection
 from octop.engine.install import install, require
 from octop.engine.install import status as installed
 
 
-@click.group(invoke_without_command=True, short_help="Install or upgrade the schema.")
+@click.group(cls=Group, invoke_without_command=True, short_help="Install or upgrade the schema.")
 @click.option("--role-prefix", default="octop_", show_default=True, help="Beginning of the names of the roles.")
 @global_options(reads=True)
 @click.pass_context
@@ -24,10 +27,18 @@ def migrate(ctx: click.Context, role_prefix: str) -> None:
     if ctx.invoked_subcommand is not None:
         return
     invocation = ctx.ensure_object(Invocation)
-    found = install(invocation.database_url, schema=invocation.settings.schema, role_prefix=role_prefix)
-    invocation.output.done(
-        asdict(found), f"The schema {found.schema} has the tables and functions of Octop {found.version}."
-    )
+    url, schema = invocation.database_url, invocation.settings.schema
+    with contextlib.closing(open_connection(url, application_name="octop migrate", schema=schema)) as connection:
+        before = installed(connection, schema)
+    found = install(url, schema=schema, role_prefix=role_prefix)
+    if not before.present:
+        did, text = "installed", f"Installed Octop {found.version} in the schema {schema}."
+    elif before.current:
+        did, text = "nothing", f"Nothing to do: the schema {schema} is that of Octop {found.version} already."
+    else:
+        was = f" from {before.version}" if before.version != found.version else ""
+        did, text = "upgraded", f"Upgraded the schema {schema}{was} to Octop {found.version}."
+    invocation.output.done({"did": did, **asdict(found)}, text)
 
 
 @migrate.command()

@@ -59,7 +59,7 @@ def _waits(task: Mapping[str, Any], prospects: Mapping[str, Any]) -> str:
     if not prospects["workers"]:
         return (
             f"{retry}It is due, and no living worker serves the queue {task['queue']} and knows the type "
-            f"{task['task_type']}. Start one: octop -A module:attribute worker"
+            f"{task['task_type']}. Start one: octop worker -A module:attribute"
         )
     return f"{retry}It is due and starts as soon as a worker of the queue {task['queue']} has room."
 

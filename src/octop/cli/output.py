@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from octop.cli.columns import Column
+
 COLOURS: Final[Mapping[str, str]] = {
     "pending": "cyan",
     "running": "bold blue",
@@ -67,15 +69,12 @@ class Output:
         elif not self.quiet:
             self.line(clean(text))
 
-    def table(
-        self, columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = (), empty: str = ""
-    ) -> None:
-        """Print rows under their headings.
+    def table(self, columns: Sequence[Column], rows: Sequence[Sequence[object]], *, empty: str = "") -> None:
+        """Print rows under their headings: on a terminal fitted into its width, elsewhere in full.
 
         Args:
-            columns: Headings.
+            columns: What each column is.
             rows: Values; None is shown as `-`.
-            right: Headings of the columns that are aligned to the right.
             empty: Message (stderr) when there are no rows.
         """
         cells = [[clean(shown(value)) for value in row] for row in rows]
@@ -84,9 +83,9 @@ class Output:
             if sys.stdout.isatty():
                 return
         if sys.stdout.isatty():
-            self._framed(columns, cells, right)
+            self._framed(columns, cells)
         else:
-            self._aligned(columns, cells, right)
+            self._aligned(columns, cells)
 
     def pairs(self, pairs: Sequence[tuple[str, object]]) -> None:
         """Print names and values below each other; lines of a longer value stay below its first."""
@@ -103,24 +102,27 @@ class Output:
 
         return Console(file=stream or sys.stdout, no_color=self.plain, highlight=False)
 
-    def _framed(self, columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[str]) -> None:
-        from rich import box  # noqa: PLC0415 - as above
-        from rich.table import Table  # noqa: PLC0415 - as above
+    def _framed(self, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
         from rich.text import Text  # noqa: PLC0415 - as above
 
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-        for column in columns:
-            table.add_column(column, justify="right" if column in right else "left", overflow="fold")
-        for row in cells:
-            table.add_row(*(Text(cell, style=COLOURS.get(cell, "")) for cell in row))
-        self.console().print(table)
+        from octop.cli.columns import fitted  # noqa: PLC0415 - as above
 
-    def _aligned(self, columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[str]) -> None:
-        everything = [list(columns), *cells]
+        console = self.console()
+        found = fitted(columns, cells, console.width)
+        space = " " * found.gap
+        for number, line in enumerate(found.lines()):
+            text = Text(space).join(Text(cell, COLOURS.get(cell.strip(), "") if number else "bold") for cell in line)
+            text.rstrip()
+            console.print(text, no_wrap=True, crop=False, overflow="ignore", soft_wrap=True)
+            if not number:
+                console.print(Text(space.join("─" * width for width in found.widths), "bright_black"), soft_wrap=True)
+
+    def _aligned(self, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
+        everything = [[column.name for column in columns], *cells]
         widths = [max(len(row[index]) for row in everything) for index in range(len(columns))]
         for row in everything:
             parts = (
-                f"{cell:>{width}}" if column in right else f"{cell:<{width}}"
+                f"{cell:>{width}}" if column.right else f"{cell:<{width}}"
                 for cell, width, column in zip(row, widths, columns, strict=True)
             )
             self.line("  ".join(parts).rstrip())

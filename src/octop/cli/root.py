@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from octop import __version__
+from octop.cli.groups import Group
 from octop.cli.invocation import global_options
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "Look and act": {
         "tasks": ("octop.cli.tasks:tasks", "List, show, retry, cancel and wait for tasks."),
         "failures": ("octop.cli.failures:failures", "List the latest tasks that failed or froze."),
-        "queues": ("octop.cli.queues:queues", "List, pause, resume and scale queues."),
+        "queues": ("octop.cli.queues:queues", "List, pause, resume, scale and reset queues."),
         "workers": ("octop.cli.workers:workers", "List the workers that live, and what they run."),
         "config": ("octop.cli.config:config", "Read and change the settings that rule while it runs."),
     },
@@ -38,7 +39,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
 COMMANDS: Final = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """A group that imports a command's module when the command is called, not when its name is listed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -7,6 +7,7 @@ import sys
 import click
 
 from octop import __version__
+from octop.cli.groups import Group
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.engine import script
 
@@ -19,7 +20,7 @@ def _place(invocation: Invocation, role_prefix: str) -> script.Place:
     return script.Place(invocation.settings.schema, role_prefix)
 
 
-@click.group(short_help="Print scripts for psql; change nothing.")
+@click.group(cls=Group, short_help="Print scripts for psql; change nothing.")
 def sql() -> None:
     """Print one script to stdout that a DBA runs with psql alone. Nothing is changed, no database is asked.
 

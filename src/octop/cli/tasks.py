@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from octop.cli.columns import Column
+from octop.cli.groups import Group
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.moments import DURATION, shortened, spoken
 from octop.cli.next_step import next_step
+from octop.cli.task_ids import TASK_REFERENCE, References, resolved
 from octop.engine import calls, reads
 from octop.engine.call import run
 from octop.model.errors import OctopError, TaskNotFoundError, WaitTimeoutError
@@ -25,25 +27,21 @@ WAIT_SECONDS_MIN: Final = 0.02
 WAIT_SECONDS_MAX: Final = 0.5
 
 
-@click.group(short_help="List, show, retry, cancel and wait for tasks.")
+@click.group(cls=Group, short_help="List, show, retry, cancel and wait for tasks.")
 def tasks() -> None:
     """List, show, retry, cancel and wait for tasks."""
 
 
-class TaskId(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2; 8.1 cannot subscript it
-    """The id of a task."""
-
-    name = "id"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return it as PostgreSQL writes it."""
-        try:
-            return str(uuid.UUID(str(value).strip()))
-        except ValueError:
-            self.fail(f"{value!r} is not a task's id (a UUID)", param, ctx)
-
-
-TASK_ID: Final = TaskId()
+COLUMNS: Final = (
+    Column("id"),
+    Column("type", width_min=10),
+    Column("queue", width_min=8, rank=4),
+    Column("status"),
+    Column("priority", right=True, short="prio", rank=1),
+    Column("scheduled at", short="time", brief=lambda moment: moment[11:19] or moment, rank=3),
+    Column("attempt", right=True, short="try", rank=2),
+    Column("last error", short="error", width_min=10, rank=5),
+)
 
 
 @tasks.command("list")
@@ -74,7 +72,7 @@ def list_(
         invocation.output.json(rows)
         return
     invocation.output.table(
-        ["id", "type", "queue", "status", "priority", "scheduled at", "attempt", "last error"],
+        COLUMNS,
         [
             [
                 row["id"],
@@ -88,7 +86,6 @@ def list_(
             ]
             for row in rows
         ],
-        right=["priority", "attempt"],
         empty="No such task.",
     )
     if len(rows) == limit:
@@ -96,12 +93,16 @@ def list_(
 
 
 @tasks.command()
-@click.argument("task_id", metavar="ID", type=TASK_ID)
+@click.argument("task_id", metavar="ID", type=TASK_REFERENCE)
 @global_options(reads=True)
 @pass_invocation
 def show(invocation: Invocation, task_id: str) -> None:
-    """Show one task: its row, its attempts with their tracebacks, and what happens next."""
+    """Show one task, its attempts with tracebacks, and what is next.
+
+    The first characters of its ID will do, eight or more, when no other task's id begins like that.
+    """
     with invocation.connection() as connection:
+        task_id = resolved(connection, task_id)
         task = _ordered(_found(connection, task_id))
         attempts = run(connection, reads.attempts_of(task_id))
         sentence = next_step(task, run(connection, reads.prospects(task_id)))
@@ -159,15 +160,18 @@ def _print_attempt(output: Output, attempt: dict[str, Any]) -> None:
         for line in str(attempt["traceback"]).rstrip().splitlines():
             output.line(f"  {line}")
     elif attempt["error_class"] or attempt["error_message"]:
-        output.line(f"  {attempt['error_class'] or ''}: {attempt['error_message'] or ''}")
+        output.line(f"  {': '.join(part for part in (attempt['error_class'], attempt['error_message']) if part)}")
 
 
 @tasks.command()
-@click.argument("task_ids", metavar="ID...", nargs=-1, required=True, type=TASK_ID)
+@click.argument("task_ids", metavar="ID...", nargs=-1, required=True, type=TASK_REFERENCE)
 @global_options(reads=True)
 @pass_invocation
 def retry(invocation: Invocation, task_ids: tuple[str, ...]) -> None:
-    """Run tasks again: frozen and failed ones at once; a finished one as a new task that names the old one."""
+    """Run tasks again.
+
+    Frozen and failed ones at once; a finished one as a new task that names the old one.
+    """
 
     def act(connection: EngineConnection, task_id: str) -> tuple[dict[str, object], str]:
         new = run(connection, calls.octop_retry(task_id))
@@ -178,7 +182,7 @@ def retry(invocation: Invocation, task_ids: tuple[str, ...]) -> None:
 
 
 @tasks.command()
-@click.argument("task_ids", metavar="ID...", nargs=-1, required=True, type=TASK_ID)
+@click.argument("task_ids", metavar="ID...", nargs=-1, required=True, type=TASK_REFERENCE)
 @click.option("--reason", default="", help="Why: kept in the audit.")
 @global_options(reads=True)
 @pass_invocation
@@ -194,14 +198,19 @@ def cancel(invocation: Invocation, task_ids: tuple[str, ...], reason: str) -> No
 
 
 @tasks.command()
-@click.argument("task_ids", metavar="ID...", nargs=-1, required=True, type=TASK_ID)
+@click.argument("task_ids", metavar="ID...", nargs=-1, required=True, type=TASK_REFERENCE)
 @click.option("--timeout", type=DURATION, metavar="DURATION", help="Give up after this time (exit code 7).")
 @global_options(reads=True)
 @pass_invocation
 def wait(invocation: Invocation, task_ids: tuple[str, ...], timeout: float | None) -> None:
-    """Wait until tasks have ended: 0 when all succeeded, 1 when one was frozen or cancelled, 7 on a timeout."""
+    """Wait until tasks have ended.
+
+    Exit code 0 when all succeeded, 1 when one was frozen or cancelled, 7 on a timeout.
+    """
     with invocation.connection() as connection:
-        ended = [wait_until_ended(connection, each, timeout) for each in task_ids]
+        references = References(connection, task_ids)
+        ids = [references.id_of(each) for each in task_ids]
+        ended = [wait_until_ended(connection, each, timeout) for each in ids]
     report_ended(invocation, ended)
 
 
@@ -230,14 +239,18 @@ def wait_until_ended(connection: EngineConnection, task_id: str, timeout: float 
 def report_ended(invocation: Invocation, ended: list[dict[str, Any]]) -> None:
     """Print tasks that have ended, and end with 1 unless all succeeded."""
     if invocation.as_json:
-        kept = ("id", "task_type", "status", "attempt", "result", "last_error")
-        invocation.output.json([{name: each[name] for name in kept} for each in ended])
+        invocation.output.json([ending_of(each) for each in ended])
     for each in () if invocation.as_json else ended:
         result = "" if each["result"] is None else f" {json.dumps(each['result'], ensure_ascii=False)}"
         error = f" {each['last_error']}" if each["status"] == Status.FROZEN else ""
         invocation.output.done({}, f"{each['id']} {each['status']}{result}{error}")
     if any(each["status"] != Status.SUCCESS for each in ended):
         raise click.exceptions.Exit(1)
+
+
+def ending_of(task: dict[str, Any]) -> dict[str, Any]:
+    """Return what `--json` says of a task that has ended."""
+    return {name: task[name] for name in ("id", "task_type", "status", "attempt", "result", "last_error")}
 
 
 def _found(connection: EngineConnection, task_id: str) -> dict[str, Any]:
@@ -253,15 +266,17 @@ def _each(invocation: Invocation, task_ids: tuple[str, ...], act: Any) -> None:
     first: OctopError | None = None
     answers = []
     with invocation.connection() as connection:
-        for task_id in task_ids:
+        references = References(connection, task_ids)
+        for reference in task_ids:
             try:
-                answer, text = act(connection, task_id)
+                answer, text = act(connection, references.id_of(reference))
             except OctopError as error:
                 if len(task_ids) == 1:
                     raise
-                invocation.output.warn(f"{task_id}: {error.message}")
+                named = error.message if reference in error.message else f"{reference}: {error.message}"
+                invocation.output.warn(named + (f"\n  hint: {error.hint}" if error.hint else ""))
                 first = first or error
-                answer = {"id": task_id, "error": error.message}
+                answer = {"id": reference, "error": error.message}
             else:
                 if not invocation.as_json:
                     invocation.output.done({}, text)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
 from octop import __version__
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.moments import DURATION
 from octop.model.errors import ConfigurationError
+
+LIMIT_MAX: Final = 10_000
 
 
 class QueueLimits(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2; 8.1 cannot subscript it
@@ -26,6 +30,10 @@ class QueueLimits(click.ParamType):  # type: ignore[type-arg]  # generic since c
             name, equals, limit = word.strip().rpartition("=") if "=" in word else (word.strip(), "", "")
             if not name or (equals and not limit.isdecimal()):
                 self.fail(f"{word!r} is not NAME or NAME=LIMIT, as in mail=5,reports=2", param, ctx)
+            if equals and not 1 <= int(limit) <= LIMIT_MAX:
+                self.fail(
+                    f"{word!r}: a limit is 1 to {LIMIT_MAX}; `octop queues pause {name}` stops a queue", param, ctx
+                )
             found.append((name, int(limit) if equals else None))
         return found
 
@@ -55,7 +63,9 @@ def merged_queues(given: tuple[list[tuple[str, int | None]], ...]) -> dict[str, 
     metavar="NAME=LIMIT,...",
     help="Serve these queues only, each with a limit per process; may be repeated. Default: those of your task types.",
 )
-@click.option("--concurrency", type=click.IntRange(1, 10_000), help="Tasks at once from a queue that names no limit.")
+@click.option(
+    "--concurrency", type=click.IntRange(1, LIMIT_MAX), help="Tasks at once from a queue that names no limit."
+)
 @click.option("--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="Worker processes.")
 @click.option("--name", default="", help="A label for `octop workers`.")
 @click.option("--drain", is_flag=True, help="Stop when no unfinished task is left.")
@@ -64,9 +74,9 @@ def merged_queues(given: tuple[list[tuple[str, int | None]], ...]) -> dict[str, 
 @click.option("--poll-only", is_flag=True, help="No LISTEN: behind a pooler in transaction mode.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Default: info; with -v debug."
 )
-@global_options()
+@global_options(application=True)
 @pass_invocation
 def worker(
     invocation: Invocation,
@@ -80,7 +90,7 @@ def worker(
     grace: float | None,
     poll_only: bool,
     log_format: str,
-    log_level: str,
+    log_level: str | None,
 ) -> int:
     """Run the tasks of an application: octop worker -A shop.tasks:octop -q mail=5,reports=2.
 
@@ -106,7 +116,7 @@ def worker(
         grace_seconds=grace,
         listen=not poll_only,
         log_format=log_format,
-        log_level=log_level.upper(),
+        log_level=(log_level or ("debug" if invocation.verbose else "info")).upper(),
     )
     _check_schema(invocation)
     return run(options)

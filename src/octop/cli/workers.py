@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
+from octop.cli.columns import Column
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.moments import spoken
 from octop.engine import reads
+
+COLUMNS: Final = (
+    Column("worker", width_min=12),
+    Column("id", rank=1),
+    Column("host", width_min=10, rank=2),
+    Column("pid", right=True),
+    Column("queues", width_min=10),
+    Column("running", right=True, short="run"),
+    Column("last beat", right=True, short="beat"),
+    Column("up", right=True, rank=3),
+    Column("state"),
+)
 
 
 @click.command(short_help="List the workers that live, and what they run.")
@@ -19,7 +34,7 @@ def workers(invocation: Invocation) -> None:
         invocation.output.json(rows)
         return
     invocation.output.table(
-        ["worker", "id", "host", "pid", "queues", "running", "last beat", "up", "state"],
+        COLUMNS,
         [
             [
                 row["name"],
@@ -34,6 +49,5 @@ def workers(invocation: Invocation) -> None:
             ]
             for row in rows
         ],
-        right=["pid", "running", "last beat", "up"],
-        empty="No worker is registered. Start one: octop -A module:attribute worker",
+        empty="No worker is registered. Start one: octop worker -A module:attribute",
     )

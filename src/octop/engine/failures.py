@@ -5,6 +5,7 @@ from typing import Final
 import psycopg
 
 from octop.model import errors
+from octop.model.settings import DSN_HINT
 
 
 def _all_below(base: type[errors.OctopError]) -> list[type[errors.OctopError]]:
@@ -38,6 +39,14 @@ UNREACHABLE: Final = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05", "25
 SCHEMA_MISSING: Final = frozenset({"42P01", "42883", "3F000"})
 
 
+def _is_about_the_dsn(error: psycopg.Error) -> bool:
+    """Tell whether psycopg could not even read the DSN: the error was raised where it takes one apart."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    return place is not None and place.tb_frame.f_globals.get("__name__") == "psycopg.conninfo"
+
+
 def translated(error: psycopg.Error) -> errors.OctopError:
     """Return the error of ours that says what happened, with the cure.
 
@@ -48,6 +57,9 @@ def translated(error: psycopg.Error) -> errors.OctopError:
         An OctopError; never raises.
     """
     sqlstate = error.sqlstate or ""
+    if not sqlstate and isinstance(error, psycopg.ProgrammingError) and _is_about_the_dsn(error):
+        # libpq's own words may quote a part of a password
+        return errors.ConfigurationError("the DSN is not a PostgreSQL URL or key=value words", hint=DSN_HINT)
     diagnostic = error.diag
     message = diagnostic.message_primary or str(error).strip() or type(error).__name__
     hint = diagnostic.message_hint or ""

@@ -30,9 +30,21 @@ def summary() -> Call[list[Row]]:
     return _many("select to_jsonb(s) from octop_task_summary s")
 
 
-def failed_tasks() -> Call[list[Row]]:
-    """Read the ten newest tasks that wait for a retry or are frozen."""
-    return _many("select to_jsonb(f) from octop_failed_tasks f")
+def failed_tasks(limit: int = 10) -> Call[list[Row]]:
+    """Read the newest tasks that wait for a retry or are frozen."""
+    # Two reads, each along its own index; "in (failed, frozen)" would walk all that is live.
+    return _many(
+        """
+        select to_jsonb(x) || jsonb_build_object('age_seconds', extract(epoch from _octop_now() - x.created_at)) from (
+          (select t.id, t.task_type, t.queue, t.status, t.attempt, t.retry_count, t.scheduled_at, t.created_at, t.last_error
+             from octop_tasks t where t.status = 'failed' order by t.created_at desc limit %(limit)s)
+          union all
+          (select t.id, t.task_type, t.queue, t.status, t.attempt, t.retry_count, t.scheduled_at, t.created_at, t.last_error
+             from octop_tasks t where t.status = 'frozen' order by t.created_at desc limit %(limit)s)
+          order by created_at desc limit %(limit)s) x
+        """,
+        {"limit": limit},
+    )
 
 
 def latest_failures(limit: int = 20) -> Call[list[Row]]:
@@ -89,6 +101,16 @@ def task(task_id: str) -> Call[Row | None]:
     return Call("select to_jsonb(t) from octop_task(%(id)s::uuid) t", {"id": task_id}, _one)
 
 
+def ids_like(first: str, last: str, limit: int = 11) -> Call[list[str]]:
+    """Find the tasks whose id lies between two, both included: those that begin with the same digits."""
+    return Call(
+        "select t.id::text from octop_tasks t where t.id >= %(first)s::text::uuid and t.id <= %(last)s::text::uuid"
+        " order by t.id limit %(limit)s",
+        {"first": first, "last": last, "limit": limit},
+        lambda rows: [row[0] for row in rows],
+    )
+
+
 def prospects(task_id: str) -> Call[Row | None]:
     """Read what decides about the next step of a task: holds, workers, time left.
 
@@ -141,6 +163,66 @@ def list_queues() -> Call[list[Row]]:
     )
 
 
+def queue_is_known(queue: str) -> Call[bool]:
+    """Tell whether a task, a worker, a task type or an operator has named this queue before."""
+    return Call(
+        """
+        select exists (select from octop_queues q where q.name = %(queue)s::text)
+            or exists (select from octop_task_types y where y.queue = %(queue)s::text)
+            or exists (select from octop_workers w where %(queue)s::text = any (w.queues))
+            or exists (select from octop_tasks t where t.status in ('pending', 'failed') and t.queue = %(queue)s::text)
+            or exists (select from octop_tasks t where t.status = 'running' and t.queue = %(queue)s::text)
+            or exists (select from octop_tasks t where t.status = 'blocked' and t.queue = %(queue)s::text)
+            or exists (select from octop_throughput s where s.queue = %(queue)s::text and s.total > 0)
+        """,
+        {"queue": queue},
+        lambda rows: bool(rows[0][0]),
+    )
+
+
+def reset_queue(queue: str) -> Call[bool]:
+    """Bring back what was declared for a queue, in place of what operators set; answer whether that was anything."""
+    return Call(
+        """
+        update octop_queues q
+           set worker_limit = (q.declared ->> 'worker_limit')::integer,
+               max_retries = (q.declared ->> 'max_retries')::integer,
+               timeout_seconds = (q.declared ->> 'timeout_seconds')::double precision,
+               retry_policy = nullif(q.declared -> 'retry_policy', 'null')
+         where q.name = %(queue)s::text
+           and (q.worker_limit, q.max_retries, q.timeout_seconds, q.retry_policy) is distinct from
+               ((q.declared ->> 'worker_limit')::integer, (q.declared ->> 'max_retries')::integer,
+                (q.declared ->> 'timeout_seconds')::double precision, nullif(q.declared -> 'retry_policy', 'null'))
+         returning q.name
+        """,
+        {"queue": queue},
+        bool,
+    )
+
+
+def queue_is_unused(queue: str) -> Call[bool]:
+    """Tell whether the row of a queue can go: nothing names it, and the caller may delete it."""
+    return Call(
+        """
+        select has_table_privilege(q.tableoid, 'delete')
+           and not exists (select from octop_task_types y where y.queue = %(queue)s::text)
+           and not exists (select from octop_workers w where %(queue)s::text = any (w.queues))
+           and not exists (select from octop_holds h where h.kind = 'queue' and h.target = %(queue)s::text)
+           and not exists (select from octop_tasks t where t.status in ('pending', 'failed') and t.queue = %(queue)s::text)
+           and not exists (select from octop_tasks t where t.status = 'running' and t.queue = %(queue)s::text)
+           and not exists (select from octop_tasks t where t.status in ('blocked', 'frozen') and t.queue = %(queue)s::text)
+          from octop_queues q where q.name = %(queue)s::text
+        """,
+        {"queue": queue},
+        lambda rows: bool(rows and rows[0][0]),
+    )
+
+
+def forget_queue(queue: str) -> Call[bool]:
+    """Delete the row of a queue that nothing uses; answer whether there was one."""
+    return Call("delete from octop_queues q where q.name = %(queue)s::text returning q.name", {"queue": queue}, bool)
+
+
 def list_workers() -> Call[list[Row]]:
     """Read all registered workers, the oldest first."""
     return _many(
@@ -183,7 +265,7 @@ def list_config() -> Call[list[Row]]:
                                   'default', k.default_value,
                                   'minimum', k.minimum, 'maximum', k.maximum, 'kind', k.kind, 'alias_of', k.alias_of,
                                   'description', k.description, 'updated_at', c.updated_at)
-          from octop_config_keys() k left join octop_config c on c.key = k.key
+          from octop_config_keys() k left join octop_config c on c.key = k.key order by k.key
         """
     )
 

@@ -25,17 +25,12 @@ def _never() -> bool:
     return False
 
 
-def _nothing() -> None:
-    return None
-
-
 class Context:
     """One attempt of one task. A parameter annotated with this class gets it, and is not part of the payload.
 
     Args:
         claimed: The task as the exchange gave it.
         cancelled: Tells whether the attempt should stop: cancelled, over its time limit, or lost.
-        beat: Tells the worker that the task is alive.
 
     Examples:
         >>> from octop.model.task import NIL, Claimed
@@ -62,13 +57,10 @@ class Context:
         False
     """
 
-    def __init__(
-        self, claimed: Claimed, *, cancelled: Callable[[], bool] = _never, beat: Callable[[], None] = _nothing
-    ) -> None:
-        """Keep the task and the two ways back to the worker."""
+    def __init__(self, claimed: Claimed, *, cancelled: Callable[[], bool] = _never) -> None:
+        """Keep the task and the way back to the worker."""
         self._claimed = claimed
         self._is_cancelled = cancelled
-        self._beat = beat
 
     def __repr__(self) -> str:
         """Return type, id and attempt."""
@@ -158,12 +150,11 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Tell whether the attempt should stop. A thread can not be stopped from outside: long loops ask."""
-        return self._is_cancelled()
+        """Tell whether the attempt should stop. A thread can not be stopped from outside: long loops ask.
 
-    def beat(self) -> None:
-        """Tell the worker that the task is alive and makes progress."""
-        self._beat()
+        In a process of its own (``run_in="process"``) it is always False: the process is killed instead.
+        """
+        return self._is_cancelled()
 
 
 _current: Final[ContextVar[Context | None]] = ContextVar("octop_current_task", default=None)

@@ -73,7 +73,7 @@ class OctopError(Exception):
 
     def __str__(self) -> str:
         """Return message, detail and hint, a line each."""
-        return "\n".join(part for part in (self.message, self.detail, self.hint and f"What to do: {self.hint}") if part)
+        return "\n".join(part for part in (self.message, self.detail, self.hint and f"hint: {self.hint}") if part)
 
 
 class ConfigurationError(OctopError):

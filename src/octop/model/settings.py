@@ -19,9 +19,17 @@ ENVIRONMENT: Final = {"dsn": ("OCTOP_DSN", "DATABASE_URL"), "schema": ("OCTOP_SC
 LIBPQ: Final = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE", "PGPORT")
 # Says nothing, so that libpq looks at its own variables; a name of our own would be seen as a wish of the user.
 LIBPQ_DSN: Final = "fallback_application_name=octop"
+DSN_HINT: Final = "Write postgresql://user@host:5432/database, or host=/run/postgresql dbname=shop."
 DEFAULT_SCHEMA: Final = "public"
 FILES: Final = ("octop.toml", "pyproject.toml")
 
+VARIABLES: Final = ("OCTOP_DSN", "OCTOP_SCHEMA", "OCTOP_APP", "OCTOP_TASK_DSN")
+"""Every variable of ours; OCTOP_TASK_DSN is set by a worker for the child processes of its tasks."""
+VARIABLES_OF_TESTS: Final = ("OCTOP_TEST_", "OCTOP_WALK_")
+
+# What libpq takes: a URL, or words; nothing at all leaves everything to its own variables.
+_DSN: Final = re.compile(r"\s*(?:postgres(?:ql)?://|(?:[a-z_]+\s*=|$))")
+_ANY_PASSWORD: Final = re.compile(r":[^:@/\s]*@")
 _URL_PASSWORD: Final = re.compile(r"(?P<before>[a-z][a-z0-9+.-]*://[^:/?#@\s]*:)[^/?#\s]*(?=@)", re.IGNORECASE)
 _WORD_PASSWORD: Final = re.compile(
     r"(?P<before>\b(?:password|sslpassword|passfile)\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s&]+)", re.IGNORECASE
@@ -73,7 +81,7 @@ def load_settings(
     Raises:
         UnknownSettingError: A file holds a key that does not exist.
         InvalidSettingError: A value is not text, or the schema is no name.
-        ConfigurationError: A file can not be read.
+        ConfigurationError: A file can not be read, or the DSN is none.
     """
     found: dict[str, str] = {}
     origins: dict[str, str] = {}
@@ -91,6 +99,8 @@ def load_settings(
                 found[key], origins[key] = value, origin
     for key in KEYS:
         origins.setdefault(key, "default")
+    if "dsn" in found and not _DSN.match(found["dsn"]):
+        raise _no_dsn(found["dsn"], origins["dsn"])
     name = found.get("schema", DEFAULT_SCHEMA)
     if not 1 <= len(name.encode()) <= 63 or not name.isprintable():
         message = f"the schema {name!r} (from {origins['schema']}) is no name of 1 to 63 bytes"
@@ -111,6 +121,36 @@ def masked_dsn(dsn: str) -> str:
         'host=db password=*** dbname=shop'
     """
     return _WORD_PASSWORD.sub(r"\g<before>***", _URL_PASSWORD.sub(r"\g<before>***", dsn))
+
+
+def unknown_variables(environment: Mapping[str, str] | None = None) -> dict[str, str | None]:
+    """Return the variables that look like ours and are not, each with the name that may be meant.
+
+    Args:
+        environment: Instead of ``os.environ``.
+
+    Example:
+        >>> unknown_variables({"OCTOP_DNS": "postgresql://db/shop", "OCTOP_APP": "shop"})
+        {'OCTOP_DNS': 'OCTOP_DSN'}
+    """
+    names = os.environ if environment is None else environment
+    unknown = sorted(
+        name
+        for name in names
+        if name.startswith("OCTOP_") and name not in VARIABLES and not name.startswith(VARIABLES_OF_TESTS)
+    )
+    if not unknown:
+        return {}
+    from difflib import get_close_matches  # noqa: PLC0415 - costs 3 ms, and most names are right
+
+    return {name: next(iter(get_close_matches(name, VARIABLES, n=1)), None) for name in unknown}
+
+
+def _no_dsn(dsn: str, origin: str) -> ConfigurationError:
+    shown = _ANY_PASSWORD.sub(":***@", masked_dsn(dsn))
+    place = "" if origin == "argument" else f" (from {origin})"
+    message = f"the DSN {shown!r}{place} is not a PostgreSQL URL or key=value words"
+    return ConfigurationError(message, hint=DSN_HINT)
 
 
 Source = dict[str, tuple[str, str]]

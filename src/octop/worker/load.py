@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import logging
 import sys
 import traceback
 from pathlib import Path
@@ -12,6 +13,9 @@ from octop.model.definition import TaskDefinition
 from octop.model.errors import ApplicationError
 from octop.model.hooks import Hooks
 
+log = logging.getLogger(__name__)
+
+OURS: Final = Path(__file__).parents[1]
 MAIN_ALIAS: Final = "__octop_main__"
 
 
@@ -40,7 +44,7 @@ def load_application(spec: str) -> Application:
 
     Raises:
         ApplicationError: When the module does not import (whatever it raises, SystemExit too) or holds no such application. The
-            message names module and cause, the detail holds the traceback.
+            message names module and cause, the detail the user's own frames.
     """
     name, _, attribute = spec.partition(":")
     if not name:
@@ -88,11 +92,24 @@ def _imported(name: str) -> ModuleType:
             message = f"there is no module {error.name}, so the application {name} can not be imported"
             hint = f"Looked in {', '.join(entry or '.' for entry in sys.path[:3])} …; start in the project's folder."
             raise ApplicationError(message, hint=hint) from error
-        lines = traceback.format_exception(error)
         message = f"the module {name} does not import: {type(error).__name__}: {error}"
-        raise ApplicationError(
-            message, detail="".join(lines).rstrip(), hint="Correct the module and start again."
-        ) from error
+        raise ApplicationError(message, detail=_where(error), hint="Correct the module and start again.") from error
+
+
+def _where(error: BaseException) -> str:
+    """Return the way to the error through the user's own files; all of it when debugging. The message stands above it."""
+    if log.isEnabledFor(logging.DEBUG):
+        return "".join(traceback.format_exception(error)).rstrip()
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
+    lines = traceback.format_list(frames)
+    if isinstance(error, SyntaxError):  # its place is no frame
+        lines += [line for line in traceback.format_exception_only(error) if line.startswith(" ")]
+    return "".join(lines).rstrip()
+
+
+def _is_ours(file: str) -> bool:
+    """Tell whether a file is Octop's or the import system's, which nobody who looks for his fault wants to read."""
+    return file.startswith(("<frozen importlib", str(OURS))) or Path(file).parent.name == "importlib"
 
 
 def _from_file(path: Path) -> ModuleType:

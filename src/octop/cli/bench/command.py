@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from octop.cli.columns import Column
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 
 if TYPE_CHECKING:
@@ -130,9 +131,8 @@ def _report(output: Output, rates: dict[str, Rate], about: dict[str, Any]) -> No
         return
     rows = [(LABELS[name], rates[name]) for name in LABELS]
     output.table(
-        ["what", "tasks", "seconds", "tasks/s"],
+        [Column("what"), *(Column(name, right=True) for name in ("tasks", "seconds", "tasks/s"))],
         [[label, rate.tasks, f"{rate.seconds:.2f}", round(rate.per_second)] for label, rate in rows],
-        right=["tasks", "seconds", "tasks/s"],
     )
     output.line(
         f"drain / inside: {ratio:.2f}  ({about['processes']} worker process{'es' if about['processes'] > 1 else ''})"

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from octop.cli.columns import Column
 from octop.cli.demo.lines import Lines
 from octop.cli.demo.picture import Picture
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.moments import DURATION
 from octop.cli.output import COLOURS
+from octop.cli.program import typed_name
 from octop.cli.worker_process import WorkerProcess, worker_process
 from octop.model.errors import OctopError
 
@@ -49,14 +51,20 @@ WORKER: Final = (
     "default=20,bulk=500,tickets=1",
 )
 
-NEXT: Final = """\
-What to type next:
-  octop migrate                                a database that keeps its data
-  octop worker -A octop.cli.demo.tasks:octop   run these very tasks in it, and
-  octop enqueue greet name=you --wait          in another terminal enqueue one
-  octop tasks list                             see it; octop --help has the rest
-The tasks of this demo, to copy from:
-  {tasks}"""
+NEXT: Final = (
+    ("migrate", "a database that keeps its data"),
+    ("worker -A octop.cli.demo.tasks:octop", "run these very tasks in it, and"),
+    ("enqueue greet name=you --wait", "in another terminal enqueue one"),
+    ("tasks list", "see it; --help has the rest"),
+)
+
+COLUMNS: Final = (
+    Column(""),
+    Column("kind"),
+    Column("what it does", width_min=20, rank=1),
+    Column("status"),
+    Column("seen", width_min=20),
+)
 
 MARKS: Final = {True: "ok", False: "WRONG", None: "?"}
 
@@ -120,7 +128,7 @@ class _Show:
             worker = stack.enter_context(worker_process(WORKER, environment, folder / "worker.log"))
             os.environ.update(environment)  # the application below reads them, like any other
             version = str(connection.info.server_version)[:2]
-            self._picture.title = f"a private PostgreSQL {version}, a worker with two processes"
+            self._picture.title = f"PostgreSQL {version}, a worker with two processes"
             stack.callback(self._say, "stopping …")
             self._happen(connection, worker)
 
@@ -139,7 +147,6 @@ class _Show:
             self._story_began = time.monotonic()
             self._story.begin()
             while not self._over():
-                self._picture.seconds = time.monotonic() - self._began
                 self._story.step()
                 refresh()
                 if worker.ended is not None:
@@ -148,13 +155,17 @@ class _Show:
                 time.sleep(TICK_SECONDS)
 
     def _over(self) -> bool:
+        """Set the clock, and tell whether it is time to end."""
         now = time.monotonic()
         waited = now - self._story_began
         if self._opened_at is None and (self._picture.workers or waited > OPENING_SECONDS_MAX):
             self._opened_at = now
+        self._picture.since_start = now - self._began
+        # The clock that is shown is that of --seconds: it runs as soon as a worker is there.
+        self._picture.seconds = now - (self._opened_at or now)
         if self._seconds is not None:
             # What is shown is what counts: a machine that is slow to start shows as much as a fast one.
-            return self._opened_at is not None and now - self._opened_at >= self._seconds
+            return self._opened_at is not None and self._picture.seconds >= self._seconds
         return not self._live and (self._picture.settled or waited > SETTLE_SECONDS_MAX)
 
     @contextlib.contextmanager
@@ -193,12 +204,18 @@ class _Show:
             self._output.say(f"Still on the way when it ended: {', '.join(open_)}.")
         from octop.cli.demo import tasks  # noqa: PLC0415 - loaded long ago, by the story
 
-        self._output.say("\n" + NEXT.format(tasks=tasks.__file__))
+        octop, width = typed_name(), max(len(words) for words, _ in NEXT)
+        lines = [f"  {octop} {words:<{width}}  {says}" for words, says in NEXT]
+        self._output.say(
+            "\n".join(
+                ["", "What to type next:", *lines, "The tasks of this demo, to copy from:", f"  {tasks.__file__}"]
+            )
+        )
         return 1 if wrong else 0
 
     def _print(self, picture: Picture) -> None:
         self._output.table(
-            ["", "kind", "what it does", "status", "seen"],
+            COLUMNS,
             [[MARKS[each.okay], each.name, each.says, each.status, each.note] for each in picture.kinds],
         )
         counts = ", ".join(f"{picture.counts[status]:,} {status}" for status in COLOURS if picture.counts.get(status))
@@ -211,6 +228,7 @@ class _Show:
         return {
             "ok": ok,
             "seconds": round(picture.seconds, 2),
+            "seconds_since_start": round(picture.since_start, 2),
             "first_finished_seconds": round(picture.first_finished_seconds or 0, 2) or None,
             "counts": {status: picture.counts.get(status, 0) for status in COLOURS},
             "rates": {

@@ -50,10 +50,16 @@ class WorkerState:
 
 @dataclass
 class Picture:
-    """Everything that the view shows."""
+    """Everything that the view shows.
+
+    Attributes:
+        seconds: The clock of the show; it begins when a worker is there.
+        since_start: Seconds since the command was typed.
+    """
 
     title: str
     seconds: float = 0.0
+    since_start: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
     kinds: list[KindState] = field(default_factory=list)
     workers: list[WorkerState] = field(default_factory=list)

@@ -197,7 +197,7 @@ class Story:
             self.picture.remember_rate(max(0, finished - then) / max(1e-3, now - before))
         self._looked_at = (now, finished)
         if finished and self.picture.first_finished_seconds is None:
-            self.picture.first_finished_seconds = self.picture.seconds
+            self.picture.first_finished_seconds = self.picture.since_start
 
     def _look_at_workers(self) -> None:
         running: dict[str, list[tuple[str, int, float]]] = {}

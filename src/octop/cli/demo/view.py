@@ -45,8 +45,8 @@ def drawn(picture: Picture, width: int, height: int = 24) -> RenderableType:
     width = min(width, 140)
     head = Table.grid(expand=False)
     head.width = width
-    head.add_column(justify="left")
-    head.add_column(justify="right")
+    head.add_column(justify="left", no_wrap=True, overflow="ellipsis", ratio=1)
+    head.add_column(justify="right", no_wrap=True)
     head.add_row(
         Text.assemble(("Octop demo", "bold cyan"), f"  {picture.title}"),
         Text.assemble((f"{picture.seconds:.0f} s", "bold"), (f"  {picture.ends}", "bright_black")),
