@@ -232,7 +232,7 @@ def test_each_role_has_exactly_these_rights_on_tables(dba):
         " 'octop_owner'::regrole group by 1, 2 order by 1, 2",
     )
     assert [row[:2] for row in found] == [
-        ("octop_operator", "DELETE"),  # octop_config: back to the default
+        ("octop_operator", "DELETE"),  # octop_config: back to the default; octop_queues: a queue that was a typo
         ("octop_operator", "INSERT"),
         ("octop_operator", "SELECT"),
         ("octop_operator", "UPDATE"),
@@ -242,7 +242,7 @@ def test_each_role_has_exactly_these_rights_on_tables(dba):
     ]
     assert {row[:2]: row[2] for row in found}["octop_operator", "UPDATE"] == 1
     assert {row[:2]: row[2] for row in found}["octop_operator", "INSERT"] == 1
-    assert {row[:2]: row[2] for row in found}["octop_operator", "DELETE"] == 1
+    assert {row[:2]: row[2] for row in found}["octop_operator", "DELETE"] == 2  # octop_config and octop_queues
 
 
 def test_each_function_that_people_or_programs_may_call_is_theirs_on_purpose(dba):

@@ -199,6 +199,7 @@ def test_an_operator_acts_and_neither_runs_tasks_nor_touches_rows(dba, acting):
         "select octop_scale('q', 1)",
         "update octop_queues set max_retries = 1 where name = 'q'",
         "insert into octop_queues (name, worker_limit) values ('r', 2)",
+        "delete from octop_queues where name = 'r'",
         "update octop_task_types set max_retries = 1",
         "update octop_config set value = '{\"value\": 4}' where key = 'task.default_max_retries'",
         "select octop_config_set('task.default_max_retries', '1')",
@@ -216,7 +217,6 @@ def test_an_operator_acts_and_neither_runs_tasks_nor_touches_rows(dba, acting):
         "select octop_beat('{}')",
         "update octop_queues set declared = '{}'",
         "update octop_task_types set declared = '{}'",
-        "delete from octop_queues",
         "insert into octop_task_types (name) values ('t')",
     ):
         forbidden(operator, statement)

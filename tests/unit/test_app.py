@@ -194,7 +194,7 @@ def test_bad_options_are_refused_before_anything_is_sent(send, options, error):
 
 
 def test_C036_the_message_about_a_naive_moment_says_what_to_do(send):
-    with pytest.raises(InvalidTimeError, match=r"What to do: Give it a zone"):
+    with pytest.raises(InvalidTimeError, match=r"hint: Give it a zone"):
         send.using(at=dt.datetime(2030, 1, 1))
 
 

@@ -49,6 +49,7 @@ grant execute on function
   to :"viewer", :"operator";
 
 -- operator: acts
+grant delete on octop_queues to :"operator";
 grant insert, update, delete on octop_config to :"operator";
 grant update (worker_limit, max_retries, timeout_seconds, retry_policy), insert (name, worker_limit, max_retries, timeout_seconds, retry_policy)
   on octop_queues to :"operator";
