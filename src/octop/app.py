@@ -382,8 +382,9 @@ class Octop:
     async def worker(self, *, stop: "asyncio.Event | None" = None, **options: Any) -> None:
         """Run one worker in this event loop until ``stop`` is set, it is cancelled, or nothing is left (``drain=True``).
 
-        It beats from a thread and handles no signals: they are yours. For several processes, or to be restarted when
-        code changes, use the command ``octop worker``.
+        It beats from a thread and handles no signals: they are yours. Cancelled, it stops with grace; cancelled again,
+        or after ``stop`` was set, it releases its tasks at once. For several processes, or to be restarted when code
+        changes, use the command ``octop worker``.
 
         Args:
             stop: Set it to stop with grace.
@@ -407,23 +408,42 @@ class Octop:
     def run_worker(self, **options: Any) -> None:
         """Run one worker in this process until SIGTERM or SIGINT, or until nothing is left (``drain=True``).
 
+        The first signal lets running tasks end within the grace time, a second one releases them at once.
+
         Args:
             **options: As for ``worker``.
 
         Raises:
             OctopError: As ``worker`` does.
+            SystemExit: With 130 or 143, after a second signal (SIGINT, SIGTERM).
         """
         import asyncio  # noqa: PLC0415 - a client needs no event loop of ours
         import signal  # noqa: PLC0415 - likewise
 
-        async def until_a_signal() -> None:
+        async def until_signals() -> int:
             stop = asyncio.Event()
             loop = asyncio.get_running_loop()
-            loop.add_signal_handler(signal.SIGTERM, stop.set)
-            loop.add_signal_handler(signal.SIGINT, stop.set)
-            await self.worker(stop=stop, **options)
+            work = loop.create_task(self.worker(stop=stop, **options))
+            second = 0
 
-        asyncio.run(until_a_signal())
+            def signalled(number: int) -> None:
+                nonlocal second
+                if stop.is_set() and not second:
+                    second = number
+                    work.cancel()
+                stop.set()
+
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, signalled, int(number))
+            await asyncio.wait([work])
+            if second:
+                return 128 + second
+            work.result()
+            return 0
+
+        code = asyncio.run(until_signals())
+        if code:
+            raise SystemExit(code)
 
 
 def _hook(function: Any) -> Any:

@@ -165,6 +165,18 @@ def test_deregistering_releases_what_runs_without_a_try_and_wakes_the_others(dat
     assert run(worker.connection, calls.octop_deregister(worker.id)) == 0
 
 
+def test_remaining_does_not_count_what_is_paused_or_limited_to_nothing(dba, hire):
+    worker = hire(queues=["a", "b"])
+    add_many(dba, 3, "t", "a")
+    add_many(dba, 2, "t", "b")
+    left = calls.octop_remaining(["a", "b"], ["t"])
+    assert run(worker.connection, left) == 5
+    run(dba, calls.octop_pause("a"))
+    assert run(worker.connection, left) == 2
+    run(dba, calls.octop_scale("b", 0))
+    assert run(worker.connection, left) == 0
+
+
 def test_remaining_counts_what_is_unfinished_of_these_queues_and_types(dba, hire):
     worker = hire(queues=["a"], types=["t", "u"])
     add_many(dba, 3, "t", "a")

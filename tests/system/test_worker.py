@@ -37,6 +37,7 @@ def finished(rows, ids):
     ) == len(ids)
 
 
+@pytest.mark.all_versions
 def test_runs_tasks_on_the_loop_in_threads_and_in_processes_and_drains(start, rows):
     ids = [
         enqueue(rows, "noop"),

@@ -1,6 +1,7 @@
 """A worker inside the user's own process and event loop."""
 
 import asyncio
+import logging
 import sys
 import uuid
 from pathlib import Path
@@ -12,6 +13,8 @@ from octop.worker.heart import HeartThread, Pulse
 from octop.worker.lease import Lease
 from octop.worker.options import WorkerOptions
 from octop.worker.runtime import Runtime
+
+log = logging.getLogger(__name__)
 
 
 async def run_embedded(
@@ -25,7 +28,8 @@ async def run_embedded(
     """Run one worker in this event loop until it is stopped, cancelled or (with ``drain``) has nothing left to do.
 
     It beats from a thread with a connection of its own, and handles no signals: they are the caller's. When the asyncio task that
-    awaits it is cancelled, it stops as after a first SIGTERM, and a second cancellation releases everything at once.
+    awaits it is cancelled, it stops as after a first SIGTERM; a second cancellation, or a first one after ``stop``, releases everything
+    at once.
 
     Args:
         options: What to serve; ``processes`` and ``reload`` mean nothing here.
@@ -49,33 +53,38 @@ async def run_embedded(
 
     runtime.on_settings = follow
     runtime.on_registered = heart.start
-    pulse = Pulse(lambda: name_of_culprit(runtime))
+    runtime.on_leaving = heart.stop  # the last thing to end before the row goes: a later beat would bring it back
+    pulse = Pulse(runtime.culprit)
     worker = asyncio.get_running_loop().create_task(runtime.run())
     watcher = asyncio.get_running_loop().create_task(_stop_when(stop, runtime)) if stop is not None else None
+    cancelled: asyncio.CancelledError | None = None
     try:
         while not worker.done():
             try:
-                await asyncio.shield(worker)
-            except asyncio.CancelledError:
-                if worker.done():
-                    raise
-                if runtime.shutdown.has_begun:
-                    runtime.stop_now()
-                else:
-                    runtime.stop()
                 await asyncio.wait([worker])
-                raise
+            except asyncio.CancelledError as error:
+                cancelled = error
+                _cancelled(runtime, worker, is_stopping=stop is not None and stop.is_set())
+        if cancelled is None:
+            worker.result()
+        elif not worker.cancelled() and (problem := worker.exception()) is not None:
+            log.error("the worker failed while it was stopping", exc_info=problem)
     finally:
         if watcher is not None:
             watcher.cancel()
         pulse.stop()
-        heart.stop()  # the last thing to end
+        heart.stop()
+    if cancelled is not None:
+        raise cancelled
 
 
-def name_of_culprit(runtime: Runtime) -> str:
-    """Return what to call the task whose code runs on the loop."""
-    claimed = runtime.runner.stepping
-    return "something else than a task" if claimed is None else f"the task {claimed.task_type} {claimed.id}"
+def _cancelled(runtime: Runtime, worker: asyncio.Task[None], *, is_stopping: bool) -> None:
+    if not runtime.is_registered:
+        worker.cancel()  # nothing has begun
+    elif is_stopping or runtime.shutdown.has_begun:
+        runtime.stop_now()
+    else:
+        runtime.stop()
 
 
 async def _stop_when(stop: asyncio.Event, runtime: Runtime) -> None:

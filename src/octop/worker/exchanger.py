@@ -15,12 +15,15 @@ from octop.model.errors import (
     TryAgainError,
     UnexpectedDatabaseError,
 )
-from octop.model.task import Exchanged, Outcome, OutcomeKind, Success
+from octop.model.task import Claimed, Exchanged, Outcome, OutcomeKind, Success
 from octop.worker.holdings import LINGER_SECONDS, Holdings
+from octop.worker.lease import Lease
 from octop.worker.link import Link
 from octop.worker.pool import Pool
 from octop.worker.report import plain_failure
+from octop.worker.rounds import Rounds
 from octop.worker.sleeper import Sleeper
+from octop.worker.trouble import Trouble, is_about_values
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +40,7 @@ class Exchanger:
         held_queues: Queues that are paused: not asked for.
         claiming: False = it only hands in.
         on_settled: Called with id and verdict of each outcome that was no plain success.
-        on_idle: Called when nothing was found and nothing is held.
+        on_idle: Called when nothing was found, or may be asked for, and nothing is held.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class Exchanger:
         holdings: Holdings,
         pools: Mapping[str, Pool],
         task_types: Sequence[str],
+        lease: Lease,
     ) -> None:
         """Begin without having asked.
 
@@ -56,6 +60,7 @@ class Exchanger:
             holdings: What we hold.
             pools: Places by queue.
             task_types: All names that the registry knows.
+            lease: Nothing is claimed while it is over or in doubt: it could not be started.
         """
         self.interval_seconds = 5.0
         self.held_queues: frozenset[str] = frozenset()
@@ -71,10 +76,16 @@ class Exchanger:
         self._task_types = list(task_types)
         self._lanes: dict[str, str] = {}
         self._more: set[str] = set()
+        self._lease = lease
         self._sleeper = Sleeper(worker_id, link)
+        self._rounds = Rounds()
+        self._trouble = Trouble("the exchange is refused", worker_id)
+        self._again_at = 0.0
+        self._idle_at = 0.0
         self._nudged = True
         self._ended = False
         holdings.is_roomy = self._is_roomy
+        holdings.take_back = self._take_back
 
     def nudge(self) -> None:
         """Look at once: something may have come."""
@@ -87,22 +98,30 @@ class Exchanger:
         self._ended = True
         self._holdings.urgent.set()
 
+    def give_up(self) -> None:
+        """Wait for the database no longer: the lease covers what could not be handed in."""
+        self._link.give_up()
+        self._holdings.urgent.set()
+
     async def run(self) -> None:
-        """Exchange until ``end`` was called and everything was handed in.
+        """Exchange until ``end`` was called and everything was handed in, or it is no use to try any longer.
 
         Raises:
             OctopError: What no further try would mend: the schema or the rights are gone.
         """
         while not (self._ended and not self._holdings.active and not len(self._holdings.outbox)):
             await self._wait(self._pause())
+            if self._is_hopeless():
+                return
             try:
                 await self._cycle()
-            except DatabaseUnreachableError:
+            except OctopError as error:
                 self._sleeper.wake()
                 self._nudged = True
-                if self._link.is_over:
+                if self._is_hopeless():
                     return
-                await self._link.pause()
+                unreachable = isinstance(error, DatabaseUnreachableError)
+                await self._link.pause(None if unreachable else self._trouble.bear(error))
 
     # --- when -----------------------------------------------------------------------------------------------------------
 
@@ -111,8 +130,15 @@ class Exchanger:
             pool.is_roomy and pool.held < pool.limit and name in self._more for name, pool in self._pools.items()
         )
 
+    def _is_hopeless(self) -> bool:
+        return self._link.is_over
+
+    def _take_back(self, claimed: Claimed) -> bool:
+        pool = self._pools.get(claimed.queue)
+        return pool is not None and pool.remove(claimed)
+
     def _wanted(self) -> dict[str, int]:
-        if not self.claiming:
+        if not self.claiming or time.monotonic() >= self._lease.until:
             return {}
         return {name: pool.free for name, pool in self._pools.items() if name not in self.held_queues and pool.free > 0}
 
@@ -122,9 +148,9 @@ class Exchanger:
         waits: list[float] = []
         outbox = self._holdings.outbox
         if len(outbox):
-            if not self._holdings.active or self._is_roomy() or self._ended:
-                return 0.0
-            waits.append(outbox.since + LINGER_SECONDS - now)
+            hurried = not self._holdings.active or self._is_roomy() or self._ended
+            # what is locked by somebody is not sent again and again without a breath
+            waits.append(max(now if hurried else outbox.since + LINGER_SECONDS, self._again_at) - now)
         wanted = self._wanted()
         if wanted:
             if self._nudged or not self._more.isdisjoint(name for name in wanted if self._pools[name].is_roomy):
@@ -132,6 +158,8 @@ class Exchanger:
             if not self._more.isdisjoint(wanted):
                 waits.append(LINGER_SECONDS)
             waits.append(self._sleeper.look_at(wanted, now) - now)
+        elif self.claiming:
+            waits.append(self._idle_at + self.interval_seconds - now)
         return max(0.0, min(waits)) if waits else None
 
     async def _wait(self, seconds: float | None) -> None:
@@ -151,6 +179,9 @@ class Exchanger:
     async def _cycle(self) -> None:
         wanted = self._wanted()
         if not wanted and not len(self._holdings.outbox):
+            self._idle_at = time.monotonic()
+            if self.claiming and not self._holdings.active:
+                await self.on_idle()  # all queues are paused, or have no places
             return
         if self._stray_looks and time.monotonic() >= self._stray_look_at:
             await self._release_strays()
@@ -160,16 +191,23 @@ class Exchanger:
         elif wanted:
             await self._sleeper.ask_doubt()
         answer = await self._exchange(wanted, awake=self._sleeper.must_clear())
-        if not wanted:
-            return
+        if wanted:
+            await self._looked(answer, wanted)
+        self._trouble.over()
+
+    async def _looked(self, answer: Exchanged, wanted: Mapping[str, int]) -> None:
+        before = dict(self._lanes)
         self._deliver(answer, wanted)
-        found = bool(answer.tasks) or answer.parked > 0
         if self._ended:
             return
-        await self._sleeper.looked(wanted, found=found, interval_seconds=self.interval_seconds)
-        if answer.parked:
+        found = bool(answer.tasks) or answer.parked > 0
+        if found:
+            self._rounds.found()
+        look_on = answer.parked > 0 or (not found and self._rounds.go_on(before, answer.lanes))
+        await self._sleeper.looked(wanted, found=found or look_on, interval_seconds=self.interval_seconds)
+        if look_on:
             self._nudged = True
-        if not found and not self._holdings.active and not len(self._holdings.outbox):
+        elif not found and not self._holdings.active and not len(self._holdings.outbox):
             await self.on_idle()
 
     async def _release_strays(self) -> None:
@@ -214,17 +252,15 @@ class Exchanger:
         try:
             answer = await self._hand_in(wanted, successes, outcomes, awake=awake)
         except (InvalidTaskError, UnexpectedDatabaseError) as error:
-            if not successes and not outcomes:
+            if not (successes or outcomes) or not is_about_values(error):
+                self._holdings.outbox.put_back(successes, outcomes)
                 raise
-            await self._one_by_one(successes, outcomes, error)
+            await self._one_by_one(successes, outcomes)
             return Exchanged([], [], {}, 0)
-        except DatabaseUnreachableError:
-            if wanted:
+        except BaseException as error:
+            if wanted and isinstance(error, DatabaseUnreachableError):
                 self._stray_looks = STRAY_LOOKS
                 self._stray_look_at = 0.0
-            self._holdings.outbox.put_back(successes, outcomes)
-            raise
-        except BaseException:
             self._holdings.outbox.put_back(successes, outcomes)
             raise
         self._settle(answer, successes, outcomes)
@@ -249,42 +285,66 @@ class Exchanger:
                     )
                 )
             except TryAgainError:
+                if self._link.is_over:
+                    raise
                 if careful:
                     await asyncio.sleep(AGAIN_SECONDS)
                 careful = True
 
-    async def _one_by_one(self, successes: list[Success], outcomes: list[Outcome], error: OctopError) -> None:
-        """Find the outcome that the database can not keep: it fails alone."""
+    async def _one_by_one(self, successes: list[Success], outcomes: list[Outcome]) -> None:
+        """Find the outcome that the database can not keep: it fails alone.
+
+        Raises:
+            OctopError: Not all could be handed in; what is left waits for the next exchange.
+        """
         rest: list[tuple[list[Success], list[Outcome]]] = [([success], []) for success in successes]
         rest += [([], [outcome]) for outcome in outcomes]
-        while rest:
-            one_success, one_outcome = rest[0]
-            try:
-                answer = await self._hand_in({}, one_success, one_outcome, awake=False)
-            except (InvalidTaskError, UnexpectedDatabaseError) as problem:
-                fence = (one_success or one_outcome)[0].fence
-                log.error("the database can not keep an outcome: %s", problem.message, extra={"task_id": fence.id})
-                known = one_outcome[0].error_class if one_outcome else None
-                replacement = plain_failure(
-                    fence,
-                    "OutcomeRefused",
-                    f"the database can not keep the outcome{f' ({known!a})' if known else ''}: {problem.message}",
-                    final=bool(one_success),
-                )
-                if one_outcome and one_outcome[0].error_class == "OutcomeRefused":
-                    raise error from problem  # not even that: it is not the outcome's fault
-                rest[0] = ([], [replacement])
-                continue
-            except DatabaseUnreachableError:
-                for left_successes, left_outcomes in rest:
-                    self._holdings.outbox.put_back(left_successes, left_outcomes)
+        refused: list[tuple[list[Success], list[Outcome]]] = []
+        problem: OctopError | None = None
+        try:
+            for one in list(rest):
+                error = await self._alone(*one)
+                rest.pop(0)
+                if error is not None:
+                    problem = error
+                    refused.append(one)
+        finally:
+            for left in (*reversed(rest), *reversed(refused)):
+                self._holdings.outbox.put_back(*left)
+        if problem is not None:
+            raise problem
+
+    async def _alone(self, successes: list[Success], outcomes: list[Outcome]) -> OctopError | None:
+        """Hand in one outcome, or a failure in its place. Return the error when not even that is kept: it is not the outcome's fault."""
+        try:
+            self._settle(await self._hand_in({}, successes, outcomes, awake=False), successes, outcomes)
+        except (InvalidTaskError, UnexpectedDatabaseError) as error:
+            if not is_about_values(error):
                 raise
-            self._settle(answer, one_success, one_outcome)
-            rest.pop(0)
+            problem: OctopError = error
+        else:
+            return None
+        fence = (successes or outcomes)[0].fence
+        known = outcomes[0].error_class if outcomes else None
+        replacement = plain_failure(
+            fence,
+            "OutcomeRefused",
+            f"the database can not keep the outcome{f' ({known!a})' if known else ''}: {problem.message}",
+            final=bool(successes),
+        )
+        try:
+            self._settle(await self._hand_in({}, [], [replacement], awake=False), [], [replacement])
+        except (InvalidTaskError, UnexpectedDatabaseError) as error:
+            if not is_about_values(error):
+                raise
+            return error
+        log.error("the database can not keep an outcome: %s", problem.message, extra={"task_id": fence.id})
+        return None
 
     def _settle(self, answer: Exchanged, successes: list[Success], outcomes: list[Outcome]) -> None:
         for settled in answer.settled:
             if settled.verdict == "again":
+                self._again_at = time.monotonic() + AGAIN_SECONDS
                 self._holdings.outbox.put_back(
                     [success for success in successes if success.fence.id == settled.id],
                     [outcome for outcome in outcomes if outcome.fence.id == settled.id],

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import select
 import socket
 import struct
 import threading
@@ -53,6 +54,16 @@ class Channel:
         except OSError:
             return False
         return True
+
+    def offer(self, message: Message) -> bool:
+        """Send one small message unless that would mean waiting for a reader; False when it was not sent."""
+        poll = select.poll()
+        try:
+            poll.register(self._end, select.POLLOUT)
+            writable = bool(poll.poll(0))
+        except (OSError, ValueError):
+            return False
+        return writable and self.send(message)
 
     def receive(self) -> Message | None:
         """Wait for one message; None when the other end is gone."""

@@ -5,17 +5,19 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from octop.engine import calls
 from octop.model.errors import DatabaseUnreachableError, OctopError
 from octop.worker.lease import Lease
 from octop.worker.link import Link, Place
+from octop.worker.trouble import Trouble
 
 log = logging.getLogger(__name__)
 
 BEAT_SECONDS_MAX: Final = 5.0
 BLOCKED_SECONDS: Final = 1.0
+TELL_SECONDS: Final = 1.0
 
 
 class Rhythm:
@@ -72,6 +74,7 @@ async def beat(
         ids: For whom to beat, asked before each beat.
         beaten: Called with the id, the monotonic moment at which the beat was sent, and whether the lease was unbroken.
     """
+    trouble = Trouble("the heartbeat is refused", str(id(rhythm)), endless=True)
     while not rhythm.is_over:
         chosen = ids()
         at = time.monotonic()
@@ -83,8 +86,10 @@ async def beat(
                 await link.pause()
                 continue
             except OctopError as error:
-                log.error("the heartbeat was refused: %s", error.message)
+                await link.pause(min(trouble.bear(error), rhythm.seconds))
+                continue
             else:
+                trouble.over()
                 for worker_id, unbroken in answers.items():
                     beaten(worker_id, at, unbroken)
         await rhythm.wait(at)
@@ -108,6 +113,7 @@ class HeartThread:
         self._lease = lease
         self._rhythm: Rhythm | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._link: Link | None = None
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="octop-heart", daemon=True)
 
@@ -126,7 +132,10 @@ class HeartThread:
         """End; wait a little for a beat under way."""
         if self._rhythm is not None:
             self._tell(self._rhythm.stop)
-            self._thread.join(timeout=2)
+            self._thread.join(timeout=1)
+            if self._link is not None and self._thread.is_alive():
+                self._tell(self._link.give_up)
+                self._thread.join(timeout=1)
 
     def _tell(self, act: Callable[..., None], *arguments: object) -> None:
         if self._loop is not None and self._thread.is_alive():
@@ -141,8 +150,8 @@ class HeartThread:
     async def _beat(self) -> None:
         self._loop, rhythm = asyncio.get_running_loop(), Rhythm(self._seconds)
         self._rhythm = rhythm
+        link = self._link = Link(self._place, "heart", self._worker_id, is_over=lambda: rhythm.is_over)
         self._ready.set()
-        link = Link(self._place, "heart", self._worker_id, is_over=lambda: rhythm.is_over)
         try:
             await beat(
                 link,
@@ -154,17 +163,40 @@ class HeartThread:
             await link.close()
 
 
+class Culprit(NamedTuple):
+    """What keeps the event loop from turning.
+
+    Attributes:
+        name: How to call it.
+        deadline: Monotonic moment at which its time is over; None = it is no task that has a time limit.
+    """
+
+    name: str
+    deadline: float | None
+
+
 class Pulse:
     """Notices when the event loop does not turn, and says which task keeps it."""
 
-    def __init__(self, name_of_culprit: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        culprit: Callable[[float], Culprit],
+        *,
+        on_turn: Callable[[], None] = lambda: None,
+        on_blocked: Callable[[Culprit], None] = lambda _culprit: None,
+    ) -> None:
         """Begin watching.
 
         Args:
-            name_of_culprit: Returns what runs on the loop; called from a thread.
+            culprit: Returns what runs on the loop since a monotonic moment; called from a thread.
+            on_turn: Called on the loop, about each second.
+            on_blocked: Called from the thread, once for each time that the loop is blocked.
         """
         self._turned_at = time.monotonic()
-        self._name = name_of_culprit
+        self._told_at = float("-inf")
+        self._culprit = culprit
+        self._on_turn = on_turn
+        self._on_blocked = on_blocked
         self._stop = threading.Event()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -180,6 +212,9 @@ class Pulse:
 
     def _turn(self) -> None:
         self._turned_at = time.monotonic()
+        if self._turned_at - self._told_at >= TELL_SECONDS:
+            self._told_at = self._turned_at
+            self._on_turn()
         self._timer = self._loop.call_later(BLOCKED_SECONDS / 4, self._turn)
 
     def _watch(self) -> None:
@@ -188,8 +223,10 @@ class Pulse:
             turned_at = self._turned_at
             if time.monotonic() - turned_at > BLOCKED_SECONDS and turned_at != told_of:
                 told_of = turned_at
+                culprit = self._culprit(turned_at)
+                self._on_blocked(culprit)
                 log.warning(
                     "the event loop has been blocked for more than %g s by %s: use `def` or run_in='process' for what blocks",
                     BLOCKED_SECONDS,
-                    self._name(),
+                    culprit.name,
                 )

@@ -21,6 +21,9 @@ class Holdings:
         outbox: Outcomes for the next exchange.
         urgent: Set when the next exchange should not wait any longer.
         is_roomy: Tells whether so many places are free that an exchange pays.
+        take_back: Takes a task back from its queue's buffer; False when it was not there.
+        longest_seconds: At least the longest time limit of what is active.
+        on_longer: Called when that has risen.
     """
 
     def __init__(self) -> None:
@@ -30,15 +33,19 @@ class Holdings:
         self.outbox = Outbox()
         self.urgent = asyncio.Event()
         self.is_roomy: Callable[[], bool] = lambda: True
+        self.take_back: Callable[[Claimed], bool] = lambda _claimed: False
+        self.longest_seconds = 0.0
+        self.on_longer: Callable[[], None] = lambda: None
         self._ghosts: set[str] = set()
 
     def accept(self, tasks: Sequence[Claimed]) -> list[Claimed]:
         """Take what an exchange gave, and return what is to be started.
 
         The same task may come twice: the commit of a claim need not have reached the disk when the server died. What runs already goes
-        on under the new fence. What was given up and still runs is put off.
+        on under the new fence, what waits for its start waits anew. What was given up and still runs is put off.
         """
         fresh: list[Claimed] = []
+        longest = self.longest_seconds
         for claimed in tasks:
             if claimed.id in self._ghosts:
                 self.outbox.add_outcome(
@@ -50,14 +57,23 @@ class Holdings:
                     )
                 )
                 continue
-            if claimed.id in self.active:
-                slot = self.running.get(claimed.id)
-                if slot is not None:
-                    slot.claimed = claimed
-            else:
+            known = self.active.get(claimed.id)
+            if known is None or self.take_back(known):
                 fresh.append(claimed)
+            elif (slot := self.running.get(claimed.id)) is not None:
+                slot.claimed = claimed
             self.active[claimed.id] = claimed
+            if claimed.timeout_seconds > longest:
+                longest = claimed.timeout_seconds
+        if longest > self.longest_seconds:
+            self.longest_seconds = longest
+            self.on_longer()
         return fresh
+
+    def reckon_longest(self) -> float:
+        """Return the longest time limit of what is active now."""
+        self.longest_seconds = max((claimed.timeout_seconds for claimed in self.active.values()), default=0.0)
+        return self.longest_seconds
 
     def success(self, claimed: Claimed, result: str | None) -> None:
         """Write a plain success on its way."""

@@ -122,10 +122,16 @@ class Link:
                     raise
                 await self.pause()
 
-    async def pause(self) -> None:
-        """Wait before the next try."""
+    async def pause(self, seconds: float | None = None) -> None:
+        """Wait before the next try.
+
+        Args:
+            seconds: How long; None = the longer, the more tries have failed.
+        """
+        if seconds is None:
+            seconds = pause_before_try(max(1, self._failures), self._salt)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause_before_try(max(1, self._failures), self._salt)):
+            async with asyncio.timeout(seconds):
                 await self._closing.wait()
 
     def cut(self) -> None:
@@ -133,10 +139,14 @@ class Link:
         if self._connection is not None:
             cut(self._connection)
 
-    async def close(self) -> None:
-        """Close the connection; a call under way is cut."""
+    def give_up(self) -> None:
+        """Let nobody wait for an answer any longer; a last call may still be made."""
         self._closing.set()
         self.cut()
+
+    async def close(self) -> None:
+        """Close the connection; a call under way is cut."""
+        self.give_up()
         async with self._lock:
             await self._drop()
 

@@ -14,9 +14,8 @@ import threading
 from octop import __version__
 from octop.model.errors import OctopError
 from octop.model.work import Settings
-from octop.worker.embedded import name_of_culprit
 from octop.worker.frames import Channel, Message
-from octop.worker.heart import HeartThread, Pulse
+from octop.worker.heart import Culprit, HeartThread, Pulse
 from octop.worker.lease import Lease
 from octop.worker.load import Application, application_folder, load_application
 from octop.worker.logs import configure_logging
@@ -77,6 +76,7 @@ class _Process:
         self._heart: HeartThread | None = None
         self._heartbeat_seconds = 10.0
         self._signals = 0
+        self._is_watched = False
 
     async def run(self) -> int:
         """Run the worker, and return the exit code."""
@@ -92,12 +92,19 @@ class _Process:
         )
         runtime.on_settings = self._follow
         runtime.on_registered = self._registered
+        runtime.on_leaving = self._leaving
+        runtime.on_left = lambda: self._tell({"left": True})
+        runtime.holdings.on_longer = lambda: self._turned(runtime.holdings.longest_seconds)
         runtime.shutdown.on_stopping = lambda seconds: self._tell({"stopping": seconds})
         runtime.shutdown.on_delivering = lambda: self._tell({"delivering": True})
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, functools.partial(self._signalled, runtime))
         threading.Thread(target=self._listen, args=(runtime, loop), name="octop-lifeline", daemon=True).start()
-        pulse = Pulse(lambda: name_of_culprit(runtime))
+        pulse = Pulse(
+            runtime.culprit,
+            on_turn=lambda: self._turned(runtime.holdings.reckon_longest()),
+            on_blocked=self._blocked,
+        )
         try:
             await runtime.run(patient=bool(self._hello["patient"]))
         finally:
@@ -114,11 +121,33 @@ class _Process:
         self._heartbeat_seconds = float(settings.values.get("worker.heartbeat_seconds") or 10.0)
         if self._heart is not None:
             self._heart.follow(self._heartbeat_seconds)
-        self._tell({"heartbeat_seconds": self._heartbeat_seconds})
+        self._tell(
+            {
+                "heartbeat_seconds": self._heartbeat_seconds,
+                "deadline_grace_seconds": float(settings.values.get("worker.deadline_grace_seconds") or 10.0),
+            }
+        )
+
+    def _turned(self, longest_seconds: float) -> None:
+        """Say that the loop turns. It must not wait for a supervisor that does not listen."""
+        if self._is_watched:
+            self._channel.offer({"pulse": longest_seconds})
+
+    def _blocked(self, culprit: Culprit) -> None:
+        if self._is_watched:
+            self._tell({"blocked": culprit.name, "deadline": culprit.deadline})
+
+    def _leaving(self) -> None:
+        """Let nobody beat for a row that is about to go: the beat would bring it back."""
+        self._is_watched = False
+        self._tell({"leaving": True})
+        if self._heart is not None:
+            self._heart.stop()
 
     def _registered(self) -> None:
         folder = application_folder(self._options.application or "")
         self._tell({"registered": True, "folder": None if folder is None else str(folder)})
+        self._is_watched = True
 
     def _signalled(self, runtime: Runtime) -> None:
         self._signals += 1

@@ -26,6 +26,8 @@ from octop.worker.watchdog import Watchdog
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS: Final = 2.0
+# Less than the default of worker.deadline_grace_seconds: by then a sweep ends what is over its limit.
+CHILD_START_SECONDS_MAX: Final = 8.0
 THREAD_CANCEL_SECONDS: Final = 5.0
 # A process that died may have held hundreds of tasks. One child for each of them would bring the machine down.
 ISOLATED_MAX: Final = 4
@@ -165,7 +167,8 @@ class Runner:
     def _begins_to_wait(self, slot: Slot, claimed: Claimed) -> None:
         slot.waited = True
         self._holdings.running[claimed.id] = slot
-        self._watchdog.watch(slot, time.monotonic() + claimed.timeout_seconds)
+        start_seconds = CHILD_START_SECONDS_MAX if slot.starting else 0.0
+        self._watchdog.watch(slot, time.monotonic() + start_seconds + claimed.timeout_seconds)
         self._wake(claimed.queue)
 
     async def _in_thread(
@@ -198,8 +201,11 @@ class Runner:
             self._isolation.release()
 
     async def _in_child(self, slot: Slot, claimed: Claimed) -> Any:
-        slot.waited = True
+        slot.waited = slot.starting = True
         child = slot.child = await self._children.take()
+        slot.starting = False
+        if slot.deadline < math.inf:
+            self._watchdog.watch(slot, time.monotonic() + claimed.timeout_seconds)
         child.runs += 1
         try:
             answer = await child.ask(claimed._asdict())
@@ -389,12 +395,16 @@ class Runner:
             self._remembered[claimed.id] = (context, error)
         await call_hooks(self._hooks.failure, context, error)
 
+    def forget(self, task_id: str) -> None:
+        """Let go of a failure about which the engine decided nothing that a hook is told."""
+        self._remembered.pop(task_id, None)
+
     async def settled(self, task_id: str, verdict: str) -> None:
         """Tell the hooks what the engine decided about a failure.
 
         Args:
             task_id: The task.
-            verdict: ``failed`` = tried again, ``frozen`` = given up; anything else is nothing to tell.
+            verdict: ``failed`` = tried again, ``frozen`` = given up.
         """
         found = self._remembered.pop(task_id, None)
         if found is not None:

@@ -1,7 +1,9 @@
 """One worker: it claims, runs, reports, and follows the settings, until it is told to stop."""
 
 import asyncio
+import dataclasses
 import logging
+import math
 import os
 import socket
 import time
@@ -11,12 +13,13 @@ from typing import Any, Final
 from octop.engine import calls
 from octop.engine.listener import notifications
 from octop.model.definition import TaskDefinition
-from octop.model.errors import DatabaseUnreachableError, OctopError, TryAgainError
+from octop.model.errors import DatabaseUnreachableError, OctopError
 from octop.model.hooks import Hooks
 from octop.model.task import Claimed, Outcome, OutcomeKind
 from octop.model.work import Settings, TaskTypePolicy
 from octop.worker.children import Children
 from octop.worker.exchanger import Exchanger
+from octop.worker.heart import Culprit
 from octop.worker.holdings import Holdings
 from octop.worker.hooks import call_hooks
 from octop.worker.lease import Lease
@@ -26,6 +29,7 @@ from octop.worker.pool import Pool
 from octop.worker.runner import Runner
 from octop.worker.shutdown import Shutdown
 from octop.worker.slot import Reason
+from octop.worker.trouble import Trouble
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +50,9 @@ class Runtime:
         runner: Runs attempts.
         on_settings: Called with the settings, at the start and after each change.
         on_registered: Called once the database knows of this worker.
+        on_leaving: Called when all has ended, before it deregisters: nobody may beat for it any longer.
+        on_left: Called when it has deregistered.
+        holdings: What it holds.
         shutdown: Leads to the end.
         drained: It stopped because nothing was left.
     """
@@ -66,6 +73,8 @@ class Runtime:
         self.lease = lease
         self.on_settings: Callable[[Settings], None] = lambda _settings: None
         self.on_registered: Callable[[], None] = lambda: None
+        self.on_leaving: Callable[[], None] = lambda: None
+        self.on_left: Callable[[], None] = lambda: None
         self.drained = False
         self._options = options
         self._registry = registry
@@ -77,14 +86,14 @@ class Runtime:
         self._control_asked = asyncio.Event()
         self._verdicts: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self._settings: Settings | None = None
-        self._registered = False
+        self.is_registered = False
         self._exchange_link = Link(options, "exchange", worker_id, is_over=lambda: self.shutdown.is_hopeless)
         self._control_link = Link(options, "control", worker_id, is_over=self._over.is_set)
-        self._holdings = Holdings()
+        self.holdings = self._holdings = Holdings()
         self._children = Children(options.application)
         self.runner = Runner(registry, hooks, self._holdings, self._children, self._wake)
         self._pools = {name: self._pool() for name in self._queues()}
-        self._exchanger = Exchanger(worker_id, self._exchange_link, self._holdings, self._pools, list(registry))
+        self._exchanger = Exchanger(worker_id, self._exchange_link, self._holdings, self._pools, list(registry), lease)
         self._exchanger.on_idle = self._on_idle
         self._exchanger.on_settled = self._on_settled
         self.shutdown = Shutdown(self._holdings, self._pools, self.runner, self._exchanger, options.grace_seconds)
@@ -97,6 +106,22 @@ class Runtime:
             grace = None if self._settings is None else self._settings.values.get("worker.grace_seconds")
             self.shutdown.begin(grace)
             self._control_asked.set()
+
+    def culprit(self, since: float) -> Culprit:
+        """Return what keeps the loop from turning; may be called from any thread.
+
+        Args:
+            since: Monotonic moment at which it turned last.
+        """
+        claimed = self.runner.stepping
+        if claimed is None:
+            return Culprit("something else than a task", None)
+        name = f"the task {claimed.task_type} {claimed.id}"
+        if claimed.id not in self._holdings.active:
+            return Culprit(name, None)  # it has ended: a hook, or what it left behind
+        slot = self._holdings.running.get(claimed.id)
+        known = slot is not None and slot.deadline < math.inf
+        return Culprit(name, slot.deadline if known and slot is not None else since + claimed.timeout_seconds)
 
     def stop_now(self) -> None:
         """Release everything at once, and return from ``run``."""
@@ -148,7 +173,7 @@ class Runtime:
     def _policies(self) -> list[TaskTypePolicy]:
         # an alias is known too, so that tasks under the old name are not parked
         return [
-            definition.policy if name == definition.name else TaskTypePolicy(name, run_in=definition.run_in)
+            definition.policy if name == definition.name else dataclasses.replace(definition.policy, name=name)
             for name, definition in self._registry.items()
         ]
 
@@ -181,8 +206,10 @@ class Runtime:
                 task_types=self._policies(),
             )
         )
-        self._registered = True
-        self.lease.beaten(at, unbroken=True)
+        if not self.is_registered:
+            # later ones are no beats: the row may have been stale, and only a beat tells whether it was
+            self.is_registered = True
+            self.lease.beaten(at, unbroken=True)
 
     async def _end(self) -> None:
         for pool in self._pools.values():
@@ -191,8 +218,9 @@ class Runtime:
         for pool in list(self._pools.values()):
             await pool.close(0.2)
         await self._children.close()
-        if self._registered:
+        if self.is_registered:
             await call_hooks(list(reversed(self._hooks.worker_stop)))
+            self.on_leaving()
             await self._deregister()
         self.shutdown.close()
         await self._exchange_link.close()
@@ -204,6 +232,7 @@ class Runtime:
         except OctopError as error:
             log.warning("left without saying so; the lease covers it: %s", error.message)
         else:
+            self.on_left()
             if released:
                 log.info("released %d tasks", released, extra={"worker_id": self.worker_id})
 
@@ -213,6 +242,7 @@ class Runtime:
         """Look each second for changed settings, for tasks to be cancelled, and for what a broken lease has cost."""
         pruned_at = time.monotonic()
         told = False
+        trouble = Trouble("the look for changed settings is refused", self.worker_id)
         while not self._over.is_set():
             await _either(self._control_asked, CONTROL_SECONDS)
             self._control_asked.clear()
@@ -232,10 +262,13 @@ class Runtime:
                     self._cancel(task_id)
                 if self.lease.is_doubtful:
                     await self._drop_what_was_lost()
+                trouble.over()
             except DatabaseUnreachableError:
                 await self._control_link.pause()
-            except TryAgainError:
-                continue
+            except OctopError as error:
+                if self._over.is_set():
+                    return
+                await self._control_link.pause(trouble.bear(error))
             if time.monotonic() - pruned_at > PRUNE_SECONDS:
                 pruned_at = time.monotonic()
                 self._children.prune()
@@ -298,19 +331,18 @@ class Runtime:
             self._pools[claimed.queue].remove(claimed)
 
     async def _sweep(self) -> None:
-        """Do our part of what somebody must do again and again."""
+        """Do our part of what somebody must do again and again. Tasks run without it; other workers may be able to do it."""
+        trouble = Trouble("the sweep fails", self.worker_id, endless=True)
         while not self._over.is_set():
             values = {} if self._settings is None else self._settings.values
             await _either(self._over, _number(values, "worker.rescue_seconds", 5.0))
             try:
                 await self._control_link.call(calls.octop_sweep(self.worker_id), seconds=SWEEP_SECONDS_MAX)
+                trouble.over()
             except DatabaseUnreachableError:
                 await self._control_link.pause()
-            except TryAgainError:
-                continue  # somebody else is at it
             except OctopError as error:
-                # tasks run all the same; other workers may be able to do it
-                log.error("the sweep failed: %s", error.message, extra={"worker_id": self.worker_id})
+                trouble.bear(error)  # the pause between sweeps is long enough
 
     async def _listen(self) -> None:
         """Be woken by notifications. Without them everything still works, at the pace of ``scheduler.interval_seconds``."""
@@ -344,6 +376,8 @@ class Runtime:
     def _on_settled(self, task_id: str, verdict: str) -> None:
         if verdict in ("failed", "frozen"):
             self._verdicts.put_nowait((task_id, verdict))
+        elif verdict != "again":
+            self.runner.forget(task_id)
 
     async def _tell_hooks(self) -> None:
         while True:
@@ -353,6 +387,7 @@ class Runtime:
         self._pools[queue].wake()
 
     def _renew(self) -> None:
+        self._exchanger.nudge()
         for pool in self._pools.values():
             pool.renew()
 

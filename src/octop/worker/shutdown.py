@@ -120,8 +120,12 @@ class Shutdown:
         self._hopeless_at = time.monotonic() + (
             HURRIED_DELIVERY_SECONDS if self._hurried.is_set() else DELIVERY_SECONDS
         )
-        await self._hurried.wait()
-        self._hopeless_at = min(self._hopeless_at, time.monotonic() + HURRIED_DELIVERY_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._hopeless_at - time.monotonic()):
+                await self._hurried.wait()
+            self._hopeless_at = min(self._hopeless_at, time.monotonic() + HURRIED_DELIVERY_SECONDS)
+            await asyncio.sleep(self._hopeless_at - time.monotonic())
+        self._exchanger.give_up()
 
     async def _until_free_or_hurried(self, seconds: float) -> None:
         end = time.monotonic() + seconds

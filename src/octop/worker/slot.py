@@ -58,6 +58,7 @@ class Slot:
         job: The thread that runs it; None = it runs elsewhere.
         child: The process that runs it; None = it runs elsewhere.
         waited: The task has waited for something at least once.
+        starting: The process that is to run it is not ready yet; the time limit begins when it is.
         waiter: Set while the place is empty and waits.
     """
 
@@ -71,6 +72,7 @@ class Slot:
         "job",
         "reason",
         "recorded",
+        "starting",
         "task",
         "waited",
         "waiter",
@@ -93,6 +95,7 @@ class Slot:
             self.reason: Reason | None = None
             self.interrupts = 0
             self.recorded = False
+            self.starting = False
             self.deadline = math.inf
             self.job: Job | None = None
             self.child: Child | None = None

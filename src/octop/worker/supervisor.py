@@ -18,8 +18,9 @@ from typing import Final
 
 from octop.engine import calls
 from octop.model.errors import OctopError
+from octop.worker.charge import WorkerProcess, is_stopped
 from octop.worker.children import ended_how
-from octop.worker.frames import FRAME_BYTES_MAX, Message, encoded, read_message
+from octop.worker.frames import FRAME_BYTES_MAX, Message, read_message
 from octop.worker.heart import Rhythm, beat
 from octop.worker.link import Link, pause_before_try
 from octop.worker.logs import configure_logging
@@ -33,65 +34,8 @@ UNWIND_SECONDS: Final = 1.4
 DELIVERY_SECONDS: Final = 12.0
 HURRY_SECONDS: Final = 3.0
 GRACE_SECONDS_MAX: Final = 60.0
-
-
-class WorkerProcess:
-    """One worker process, as its supervisor sees it.
-
-    Attributes:
-        worker_id: New at each start.
-        registered: The database knows of it, so it is to be beaten for.
-        fatal: Exit code of an error that no further start would mend; None = none.
-        drained: It ended because nothing was left.
-        kill_at: Monotonic moment at which a stopping one is killed.
-    """
-
-    def __init__(
-        self,
-        process: asyncio.subprocess.Process,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        worker_id: str,
-    ) -> None:
-        """Keep the process and the two ways to it."""
-        self.worker_id = worker_id
-        self.process = process
-        self.reader = reader
-        self.registered = False
-        self.fatal: int | None = None
-        self.drained = False
-        self.kill_at = float("inf")
-        self.killed = False
-        self.started_at = time.monotonic()
-        self._writer = writer
-
-    @property
-    def is_alive(self) -> bool:
-        """Tell whether it runs and is not stopped: one in state T is not beaten for, whatever it holds."""
-        return self.process.returncode is None and not is_stopped(self.process.pid)
-
-    def tell(self, message: Message) -> None:
-        """Send a message; one that is gone does not hear it."""
-        if not self._writer.is_closing():
-            self._writer.write(encoded(message))
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process alone."""
-        with contextlib.suppress(ProcessLookupError):
-            if self.process.returncode is None:
-                self.process.send_signal(number)
-
-    def close(self) -> None:
-        """Close the way to it."""
-        self._writer.close()
-
-
-def is_stopped(pid: int) -> bool:
-    """Tell whether a process is stopped by a signal or a debugger; False where there is no ``/proc``."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
-    except (OSError, IndexError):
-        return False
+LOOK_SECONDS: Final = 0.1
+SETTLE_SECONDS_MAX: Final = 2.0
 
 
 class Supervisor:
@@ -108,6 +52,7 @@ class Supervisor:
         self._folder: asyncio.Future[Path] = asyncio.get_running_loop().create_future()
         self._changed = asyncio.Event()
         self._exit_code = 0
+        self._deadline_grace_seconds = 10.0
         self._link = Link(options, "heart", self._supervisor_id, is_over=lambda: self._rhythm.is_over)
 
     async def run(self) -> int:
@@ -117,7 +62,7 @@ class Supervisor:
             loop.add_signal_handler(number, functools.partial(self._signalled, number))
         async with asyncio.TaskGroup() as group:
             hearts = group.create_task(beat(self._link, self._rhythm, self._living, self._beaten))
-            helpers = [group.create_task(self._kill_the_late())]
+            helpers = [group.create_task(self._watch())]
             if self._options.reload:
                 helpers.append(group.create_task(self._reload()))
             keepers = [group.create_task(self._keep(index)) for index in range(self._options.processes)]
@@ -144,6 +89,7 @@ class Supervisor:
     def _stop(self, worker: WorkerProcess) -> None:
         hurried = len(self._signals) > 1
         if not worker.registered:
+            worker.killed = True
             worker.signal(signal.SIGKILL)  # it has not begun: there is nothing to end
             return
         grace = GRACE_SECONDS_MAX if self._options.grace_seconds is None else self._options.grace_seconds
@@ -151,21 +97,46 @@ class Supervisor:
         worker.kill_at = time.monotonic() + wait
         worker.signal(signal.SIGTERM)
 
-    async def _kill_the_late(self) -> None:
-        """End what does not end: a task that blocks the loop keeps a worker from hearing anything."""
+    async def _watch(self) -> None:
+        """End what does not end, and what is blocked for good: a task that holds the loop keeps a worker from hearing anything."""
+        looked_at = time.monotonic()
         while True:
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(LOOK_SECONDS)
+            now = time.monotonic()
+            late, looked_at = now - looked_at - LOOK_SECONDS, now
             for worker in self._workers.values():
-                if worker.process.returncode is None and time.monotonic() >= worker.kill_at:
+                if worker.process.returncode is not None:
+                    continue
+                if late > 1.0:
+                    worker.forgive(late)  # it was us who stood still: what they said meanwhile is not read yet
+                if now >= worker.kill_at:
                     worker.kill_at = float("inf")
                     worker.killed = True
                     log.warning("worker process %d does not end in time: killed", worker.process.pid)
                     worker.signal(signal.SIGKILL)
+                elif now >= (silent_until := worker.silent_until(self._deadline_grace_seconds)):
+                    if is_stopped(worker.process.pid):
+                        worker.forgive(now - silent_until + 1.0)
+                    else:
+                        self._kill_the_blocked(worker)
+
+    def _kill_the_blocked(self, worker: WorkerProcess) -> None:
+        worker.unwatch()
+        log.error(
+            "worker process %d is blocked for good by %s: killed",
+            worker.process.pid,
+            worker.culprit or "code that keeps even the interpreter's other threads from running",
+        )
+        worker.signal(signal.SIGKILL)
 
     # --- heartbeat ----------------------------------------------------------------------------------------------------
 
     def _living(self) -> list[str]:
-        return [worker.worker_id for worker in self._workers.values() if worker.registered and worker.is_alive]
+        return [
+            worker.worker_id
+            for worker in self._workers.values()
+            if worker.registered and not worker.leaving and worker.is_alive
+        ]
 
     def _beaten(self, worker_id: str, at: float, unbroken: bool) -> None:
         for worker in self._workers.values():
@@ -179,13 +150,19 @@ class Supervisor:
         failures = 0
         patient = False
         while not self._stopping.is_set():
-            worker = await self._start(patient=patient)
+            try:
+                worker = await self._start(patient=patient)
+            except OSError as error:
+                failures += 1
+                log.error("no worker process can be started, trying again: %s", error)
+                await self._sleep(pause_before_try(failures, f"{self._supervisor_id}/{index}"))
+                continue
             self._workers[index] = worker
             if self._stopping.is_set():
                 self._stop(worker)
             code = await self._follow(worker)
-            if worker.killed:
-                await self._release(worker)
+            if not worker.left and (worker.registered or worker.fatal is None):
+                await self._settle(worker)
             if worker.drained or self._stopping.is_set():
                 return
             if worker.fatal is not None and not worker.registered and (not patient or self._options.reload):
@@ -214,14 +191,18 @@ class Supervisor:
 
     async def _start(self, *, patient: bool) -> WorkerProcess:
         ours, theirs = socket.socketpair()
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "octop.worker.process",
-                stdin=theirs.fileno(),
-                start_new_session=True,  # a terminal's Ctrl-C is for the supervisor, which passes it on
-            )
+        try:
+            with theirs:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-m",
+                    "octop.worker.process",
+                    stdin=theirs.fileno(),
+                    start_new_session=True,  # a terminal's Ctrl-C is for the supervisor, which passes it on
+                )
+        except BaseException:
+            ours.close()
+            raise
         reader, writer = await asyncio.open_connection(sock=ours, limit=FRAME_BYTES_MAX)
         worker = WorkerProcess(process, reader, writer, str(uuid.uuid4()))
         worker.tell(
@@ -243,8 +224,8 @@ class Supervisor:
         return code
 
     def _heard(self, worker: WorkerProcess, message: Message) -> None:
+        worker.heard(message)
         if "registered" in message:
-            worker.registered = True
             self._rhythm.poke()
             if self._stopping.is_set():
                 self._stop(worker)
@@ -252,24 +233,27 @@ class Supervisor:
                 self._folder.set_result(Path(message["folder"]))
         elif "heartbeat_seconds" in message:
             self._rhythm.follow(float(message["heartbeat_seconds"]))
+            self._deadline_grace_seconds = float(message["deadline_grace_seconds"])
         elif "stopping" in message and len(self._signals) < 2:
             worker.kill_at = time.monotonic() + float(message["stopping"]) + UNWIND_SECONDS
         elif "delivering" in message and len(self._signals) < 2:
             worker.kill_at = time.monotonic() + DELIVERY_SECONDS
         elif "fatal" in message:
-            worker.fatal = int(message["fatal"])
             log.error("%s", message["message"])
-        elif "ended" in message:
-            worker.drained = bool(message["drained"])
 
-    async def _release(self, worker: WorkerProcess) -> None:
-        """Give back what a killed process held: it was us who killed it, so no try is used up."""
+    async def _settle(self, worker: WorkerProcess) -> None:
+        """Give back what a process held that ended without a word: we know that it is dead, so nobody need wait for its lease.
+
+        When it was us who killed it in order to stop, no try is used up.
+        """
+        make = calls.octop_deregister if worker.killed else calls.octop_lost
         try:
-            released = await self._link.call(calls.octop_deregister(worker.worker_id), seconds=2)
+            count = await self._link.call(make(worker.worker_id), seconds=SETTLE_SECONDS_MAX)
         except OctopError as error:
-            log.warning("what the killed process ran could not be released; the lease covers it: %s", error.message)
+            log.warning("what the dead process ran could not be given back; the lease covers it: %s", error.message)
         else:
-            log.info("released %d tasks of the killed process", released)
+            if count:
+                log.info("%d tasks of the dead process were given back", count)
 
     async def _sleep(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

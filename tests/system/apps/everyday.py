@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import importlib
 import os
 import signal
 import sys
 import time
+from dataclasses import dataclass
 
 import psycopg
 
@@ -69,6 +72,25 @@ def kill_own_process() -> None:
 async def block(seconds: float) -> None:
     _note("block")
     time.sleep(seconds)  # noqa: ASYNC251 - what this task is about
+
+
+@octop.task(queue="q", max_retries=2)
+async def endless(note: str = "endless") -> None:
+    _note(note)
+    while True:
+        pass
+
+
+@octop.task(queue="q", max_retries=2)
+async def holds_the_lock(seconds: int) -> None:
+    _note("lock")
+    ctypes.PyDLL(None).sleep(seconds)  # unlike CDLL it keeps the interpreter's lock
+
+
+@octop.task(queue="q", max_retries=20)
+def short(seconds: float, note: str) -> None:
+    _note(note)
+    time.sleep(seconds)
 
 
 @octop.task(queue="q", max_retries=0)
@@ -174,6 +196,45 @@ def _stop() -> None:
     _note("worker stop")
 
 
+@dataclass
+class Fragile:
+    """Its decoding runs the user's code."""
+
+    which: str
+
+    def __post_init__(self) -> None:
+        if self.which == "ImportError":
+            importlib.import_module("no_such_library")
+        if self.which == "SystemExit":
+            sys.exit(5)
+        if self.which == "RuntimeError":
+            raise RuntimeError("the decoder's own words")
+
+
+@octop.task(queue="q", max_retries=0)
+async def decode_on_loop(value: Fragile) -> None: ...
+
+
+@octop.task(queue="q", max_retries=0)
+def decode_in_thread(value: Fragile) -> None: ...
+
+
+@octop.task(queue="q", max_retries=0, run_in="process")
+def decode_in_process(value: Fragile) -> None: ...
+
+
+@octop.task(queue="q")
+async def always_fails() -> None:
+    _note(f"start {_octop.current().attempt} of {_octop.current().task_id}")
+    raise LookupError("always")
+
+
+@octop.on_retry
+def _retried(context: _octop.Context, error: BaseException) -> None:
+    _note(f"retry {context.attempt} of {context.task_id}")
+
+
 @octop.on_freeze
-def _frozen(context: object, error: BaseException) -> None:
+def _frozen(context: _octop.Context, error: BaseException) -> None:
     _note(f"freeze {type(error).__name__}")
+    _note(f"gave up {context.attempt} of {context.task_id}")

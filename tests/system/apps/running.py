@@ -19,8 +19,9 @@ from tests.servers import HOUSE, Database
 
 START = """
 import json, os, sys
-from octop.worker import WorkerOptions, run
+from octop.worker import WorkerOptions, charge, run
 
+charge.SILENT_SECONDS_MIN = float(os.environ["SILENT_SECONDS"])
 sys.exit(run(WorkerOptions(**json.loads(os.environ["OPTIONS"]))))
 """
 EVERYDAY = "tests.system.apps.everyday:octop"
@@ -30,14 +31,14 @@ SECONDS_MAX = 25.0
 class Worker:
     """A supervisor that a test has started, with its worker processes."""
 
-    def __init__(self, database: Database, log: Path, **options: Any) -> None:
+    def __init__(self, database: Database, log: Path, *, silent_seconds: float = 30.0, **options: Any) -> None:
         self.log = log
         self._database = database
         chosen = {"dsn": database.url, "application": EVERYDAY, "queues": {"q": 8}, **options}
         with log.open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", START],
-                env={**os.environ, "OPTIONS": json.dumps(chosen)},
+                env={**os.environ, "OPTIONS": json.dumps(chosen), "SILENT_SECONDS": str(silent_seconds)},
                 stderr=output,
                 stdout=output,
                 cwd=HOUSE,
@@ -100,6 +101,7 @@ def prepare(database: Database) -> None:
                 "worker.heartbeat_seconds": 0.5,
                 "worker.lease_seconds": 1.5,
                 "worker.rescue_seconds": 0.3,
+                "worker.deadline_grace_seconds": 3,
                 "task.retry_base_seconds": 0.05,
                 "task.retry_cap_seconds": 0.1,
             }.items():

@@ -155,7 +155,7 @@ def octop_lost(worker_id: str) -> Call[int]:
 
 
 def octop_remaining(queues: Sequence[str], task_types: Sequence[str]) -> Call[int]:
-    """Return how many tasks of these queues and types are unfinished, at most 1,000."""
+    """Return how many tasks of these queues and types run or may still start, at most 1,000; paused queues do not count."""
     return Call(
         "select octop_remaining(%(queues)s::text[], %(task_types)s::text[])",
         {"queues": list(queues), "task_types": list(task_types)},

@@ -176,9 +176,12 @@ as $$
   select count(*)::integer from (
     select from octop_tasks_live t
      where t.queue = any (octop_remaining.queues) and t.task_type = any (octop_remaining.task_types) and t.status in ('pending', 'failed')
+       -- what is paused, or stopped by a limit of 0, would be waited for in vain
+       and not exists (select from octop_holds h where h.kind = 'queue' and h.target = t.queue)
+       and not exists (select from octop_queues q where q.name = t.queue and q.worker_limit = 0)
     union all
     select from octop_tasks_live t
      where t.queue = any (octop_remaining.queues) and t.task_type = any (octop_remaining.task_types) and t.status = 'running'
     limit 1000) x
 $$;
-comment on function octop_remaining(text[], text[]) is 'How many tasks of these queues and types are unfinished, at most 1,000. For workers that stop when nothing is left.';
+comment on function octop_remaining(text[], text[]) is 'How many tasks of these queues and types run or may still start (queues that are paused or limited to 0 do not count), at most 1,000. For workers that stop when nothing is left.';

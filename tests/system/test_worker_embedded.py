@@ -1,0 +1,139 @@
+"""A worker in the user's own process: `octop.worker()` and `octop.run_worker()`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from octop.app import Octop
+from tests.servers import HOUSE
+from tests.system.apps.running import enqueue, one, prepare, status, until
+
+OWN_PROCESS = """
+from tests.system.apps.everyday import octop
+
+octop.run_worker(queues={"q": 4}, grace_seconds=%s)
+"""
+
+BEGAN: list[int] = []
+
+
+@pytest.fixture
+def rows(database):
+    prepare(database)
+    with database.connect() as connection:
+        yield connection
+
+
+@pytest.fixture
+def octop(database):
+    BEGAN.clear()
+    made = Octop(database.url)
+
+    @made.task(queue="q", max_retries=2)
+    async def nap(seconds: float) -> None:
+        BEGAN.append(1)
+        await asyncio.sleep(seconds)
+
+    yield made
+    made.close()
+
+
+async def running(worker):
+    while not BEGAN:
+        assert not worker.done()
+        await asyncio.sleep(0.02)
+
+
+def test_c058_a_cancelled_worker_lets_its_tasks_end_and_beats_until_they_have(octop, rows):
+    task_id = enqueue(rows, "nap", {"seconds": 4})
+
+    async def story():
+        worker = asyncio.create_task(octop.worker(queues={"q": 2}, grace_seconds=20))
+        await running(worker)
+        worker.cancel()
+        await asyncio.sleep(2.5)
+        assert one(rows, "select clock_timestamp() - max(beat_at) < '1.5 s' from octop_workers"), "more than a lease"
+        await asyncio.wait([worker], timeout=20)
+        assert worker.cancelled()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+    assert status(rows, task_id) == "success"
+    assert one(rows, "select count(*) from octop_workers") == 0
+
+
+@pytest.mark.all_versions
+@pytest.mark.parametrize("first", ["cancel", "stop"])
+def test_a_second_cancellation_releases_at_once(octop, rows, first):
+    task_id = enqueue(rows, "nap", {"seconds": 60})
+
+    async def story():
+        stop = asyncio.Event()
+        worker = asyncio.create_task(octop.worker(queues={"q": 2}, grace_seconds=60, stop=stop))
+        await running(worker)
+        if first == "cancel":
+            worker.cancel()
+        else:
+            stop.set()
+        await asyncio.sleep(0.3)
+        assert not worker.done()
+        began = time.monotonic()
+        worker.cancel()
+        await asyncio.wait([worker], timeout=20)
+        assert worker.cancelled()
+        assert time.monotonic() - began < 4
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+    assert status(rows, task_id) == "pending"
+    assert one(rows, "select retry_count from octop_tasks where id = %s", task_id) == 0
+    assert one(rows, "select count(*) from octop_workers") == 0
+
+
+def test_a_worker_that_is_cancelled_before_it_began_ends(octop):
+    async def story():
+        worker = asyncio.create_task(octop.worker(queues={"q": 2}))
+        await asyncio.sleep(0)
+        worker.cancel()
+        await asyncio.wait([worker], timeout=10)
+        assert worker.cancelled()
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
+@pytest.mark.parametrize(
+    ("signals", "code", "left"),
+    [
+        ([signal.SIGTERM], 0, "success"),
+        ([signal.SIGTERM, signal.SIGTERM], 143, "pending"),
+        ([signal.SIGTERM, signal.SIGINT], 130, "pending"),
+    ],
+)
+def test_run_worker_ends_with_the_code_of_its_second_signal(database, rows, tmp_path, signals, code, left):
+    seconds = 1.5 if len(signals) == 1 else 60
+    task_id = enqueue(rows, "nap", {"seconds": seconds, "note": "n"})
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", OWN_PROCESS % 60],
+            env={**os.environ, "OCTOP_DSN": database.url},
+            stdout=output,
+            stderr=output,
+            cwd=HOUSE,
+        )
+    try:
+        until(lambda: one(rows, "select count(*) from ledger where job = 'n'"), "it runs", log)
+        for number in signals:
+            process.send_signal(number)
+            time.sleep(0.3)
+        assert process.wait(10) == code, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+    assert status(rows, task_id) == left
+    assert one(rows, "select retry_count from octop_tasks where id = %s", task_id) == 0

@@ -1,0 +1,200 @@
+"""What goes wrong inside tasks and processes, and what must not follow from it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.system.apps.running import Starter, enqueue, one, prepare, status, until
+
+
+@pytest.fixture
+def start(database, tmp_path):
+    prepare(database)
+    starter = Starter(database, tmp_path)
+    yield starter
+    starter.close()
+
+
+@pytest.fixture
+def rows(database):
+    with database.connect() as connection:
+        yield connection
+
+
+def counts(rows, job):
+    return one(rows, "select count(*) from ledger where job = %s", job)
+
+
+def jobs_of(rows, task_id, what):
+    return [row[0] for row in rows.execute("select job from ledger where job like %s", (f"{what} % of {task_id}",))]
+
+
+@pytest.mark.all_versions
+def test_an_async_endless_loop_ends_at_its_limit_is_frozen_and_the_worker_goes_on(start, rows):
+    worker = start().ready()
+    first = worker.pids()
+    task_id = enqueue(rows, "endless", timeout_seconds=1)
+    neighbour = enqueue(rows, "nap", {"seconds": 0.5})
+    until(lambda: status(rows, task_id) == "frozen", "it is frozen", worker.log, seconds=40)
+    assert counts(rows, "endless") == 3, "max_retries + 1 starts"
+    until(lambda: status(rows, neighbour) == "success", "its neighbour ended", worker.log)
+    assert one(rows, "select retry_count from octop_tasks where id = %s", neighbour) <= 1
+    assert f"is blocked for good by the task endless {task_id}: killed" in worker.text()
+    last = enqueue(rows, "noop")
+    until(lambda: status(rows, last) == "success", "the worker goes on", worker.log)
+    assert worker.pids() != first
+    assert worker.text().count("blocked for good") == 1, "the second start is in a process of its own"
+
+
+def test_a_task_that_holds_the_interpreters_lock_is_ended_too(start, rows):
+    worker = start(silent_seconds=3).ready()
+    task_id = enqueue(rows, "holds_the_lock", {"seconds": 300}, timeout_seconds=1, max_retries=0)
+    until(lambda: counts(rows, "lock") == 1, "it began", worker.log)
+    last = enqueue(rows, "noop")
+    until(lambda: status(rows, task_id) == "frozen", "it is frozen", worker.log, seconds=50)
+    until(lambda: status(rows, last) == "success", "the worker goes on", worker.log)
+    assert "keeps even the interpreter's other threads from running" in worker.text()
+
+
+def test_what_a_dead_process_ran_is_given_back_at_once_whatever_the_lease(start, rows):
+    for key, value in (("lease_seconds", 60), ("heartbeat_seconds", 10)):
+        rows.execute("select octop_config_set('worker.' || %s, to_jsonb(%s::int))", (key, value))
+    worker = start().ready()
+    task_id = enqueue(rows, "nap", {"seconds": 1, "note": "n"})
+    until(lambda: counts(rows, "n") == 1, "it runs", worker.log)
+    os.kill(worker.pids()[0], signal.SIGKILL)
+    until(lambda: status(rows, task_id) == "success", "it ran again", worker.log)
+    assert counts(rows, "n") == 2
+    assert one(rows, "select retry_count from octop_tasks where id = %s", task_id) == 1
+    assert one(rows, "select count(*) from octop_workers") == 1
+
+
+@pytest.mark.parametrize("place", ["on_loop", "in_thread", "in_process"])
+def test_c123_what_a_decoder_raises_is_the_stored_error_and_the_worker_stays_up(start, rows, place):
+    worker = start().ready()
+    pids = worker.pids()
+    kinds = {"ImportError": "ModuleNotFoundError", "SystemExit": "SystemExit", "RuntimeError": "RuntimeError"}
+    ids = {kind: enqueue(rows, f"decode_{place}", {"value": {"which": kind}}) for kind in kinds}
+    until(lambda: {status(rows, task_id) for task_id in ids.values()} == {"frozen"}, "all failed", worker.log)
+    for kind, name in kinds.items():
+        stored, message = rows.execute(
+            "select error_class, error_message from octop_attempts where task_id = %s", (ids[kind],)
+        ).fetchone()
+        assert name in f"{stored} {message}", (stored, message)
+    assert "no_such_library" in one(
+        rows, "select error_message from octop_attempts where task_id = %s", ids["ImportError"]
+    )
+    assert worker.pids() == pids
+    last = enqueue(rows, "noop")
+    until(lambda: status(rows, last) == "success", "the next task runs", worker.log)
+
+
+@pytest.mark.all_versions
+def test_c013_the_final_hook_is_called_once_with_the_last_attempt(start, rows):
+    worker = start().ready()
+    ids = {tries: enqueue(rows, "always_fails", max_retries=tries - 1) for tries in (1, 2, 3)}
+    until(lambda: {status(rows, task_id) for task_id in ids.values()} == {"frozen"}, "all froze", worker.log)
+    for tries, task_id in ids.items():
+        said = functools.partial(jobs_of, rows, task_id)
+        until(functools.partial(said, "gave up"), "the hook was called", worker.log)
+        assert sorted(said("start")) == [f"start {n} of {task_id}" for n in range(1, tries + 1)]
+        assert sorted(said("retry")) == [f"retry {n} of {task_id}" for n in range(1, tries)]
+        assert said("gave up") == [f"gave up {tries} of {task_id}"]
+        assert one(rows, "select attempt from octop_tasks where id = %s", task_id) == tries
+        assert one(rows, "select count(*) from octop_attempts where task_id = %s", task_id) == tries
+
+
+@pytest.mark.all_versions
+def test_c004_a_job_of_many_leases_starts_once_beside_idle_workers(start, rows):
+    first = start().ready()
+    ids = [enqueue(rows, "nap", {"seconds": 8, "note": "long"}), enqueue(rows, "short", {"seconds": 8, "note": "long"})]
+    until(lambda: counts(rows, "long") == 2, "they run", first.log)
+    idle = [start(), start()]
+    for worker in idle:
+        worker.ready()
+    until(lambda: {status(rows, task_id) for task_id in ids} == {"success"}, "they ended", first.log)
+    assert counts(rows, "long") == 2, "8 s are more than five leases of 1.5 s"
+    assert one(rows, "select max(attempt) from octop_tasks") == 1
+
+
+def test_c009_a_restart_under_the_same_name_does_not_vouch_for_the_tasks_of_the_old_one(start, rows):
+    old = start(name="web-1").ready()
+    orphan = enqueue(rows, "nap", {"seconds": 3, "note": "orphan"})
+    until(lambda: counts(rows, "orphan") == 1, "it runs", old.log)
+    pids = [old.process.pid, *old.pids()]
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    new = start(name="web-1")
+    others = [enqueue(rows, "short", {"seconds": 0.05, "note": "flow"}) for _ in range(60)]
+    until(lambda: counts(rows, "orphan") == 2, "it runs again", new.log)
+    until(lambda: status(rows, orphan) == "success", "it ended", new.log)
+    until(lambda: {status(rows, task_id) for task_id in others} == {"success"}, "work flowed", new.log)
+    assert one(rows, "select count(distinct name) from octop_workers") == 1
+
+
+def test_c120_an_enqueue_without_a_key_waits_for_nobody(database, start):
+    given = "01890000-0000-7000-8000-000000000001"
+    with database.connect() as first, first.transaction():
+        first.execute("select octop_enqueue('noop', queue => 'q', id => %s::uuid)", (given,))
+
+        def keyed(_):
+            with database.connect() as other:
+                other.execute("set lock_timeout = '3s'")
+                try:
+                    other.execute("select octop_enqueue('noop', queue => 'q', id => %s::uuid)", (given,))
+                except Exception as error:
+                    return type(error).__name__
+            return "enqueued"
+
+        def plain(_):
+            with database.connect() as other:
+                began = time.monotonic()
+                other.execute("select octop_enqueue('noop', queue => 'q')")
+                return time.monotonic() - began
+
+        with ThreadPoolExecutor(16) as pool:
+            waiting = [pool.submit(keyed, n) for n in range(8)]
+            free = list(pool.map(plain, range(50)))
+        assert max(free) < 2, "the keyed ones wait for three seconds, these for nothing"
+        assert {each.result() for each in waiting} <= {"LockNotAvailable", "enqueued"}
+        assert "LockNotAvailable" in {each.result() for each in waiting}
+    with database.connect() as last:
+        assert one(last, "select count(*) from octop_tasks where id = %s", given) == 1
+
+
+@pytest.mark.slow
+def test_c001_no_task_is_lost_however_workers_are_killed(start, rows):
+    chance = random.Random(20)
+    workers = [start(queues={"q": 3}).ready() for _ in range(2)]
+    ids = [enqueue(rows, "short", {"seconds": 0.03, "note": f"job {n}"}) for n in range(100)]
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        victim = chance.randrange(len(workers))
+        worker = workers[victim]
+        for pid in worker.pids()[-1:] if chance.random() < 0.5 else [worker.process.pid]:
+            number = chance.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGQUIT])
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+        if worker.process.poll() is not None:
+            workers[victim] = start(queues={"q": 3})
+        ids += [enqueue(rows, "short", {"seconds": 0.03, "note": f"job {len(ids) + n}"}) for n in range(5)]
+        time.sleep(0.5)
+    last = start(queues={"q": 3})
+    ended = functools.partial(
+        one,
+        rows,
+        "select count(*) from octop_tasks where id = any (%s::text[]::uuid[]) and status in ('success', 'frozen')",
+        ids,
+    )
+    until(lambda: ended() == len(ids), "all have ended", last.log, seconds=40)
+    assert one(rows, "select count(*) from octop_tasks where status not in ('success', 'frozen')") == 0
+    assert one(rows, "select count(distinct job) from ledger where job like 'job %%'") == len(ids)
