@@ -451,3 +451,21 @@ def test_what_the_code_declares_holds_until_the_type_has_a_row_and_then_the_row_
     assert enqueued() == ("night", 7)
     connection.execute("update octop_task_types set queue = null, priority = null")
     assert enqueued() == ("default", 5)
+
+
+@pytest.mark.parametrize(
+    "looks_like_7",
+    [
+        "896bd711-1348-7e2a-513c-ef2604d98218",
+        "08daa910-6abd-7c7d-8371-2162f16457aa",
+        "f0000000-0000-7000-8000-000000000001",
+    ],
+)
+def test_a_finished_task_is_found_though_its_id_only_looks_like_a_version_7(database, dba, hire, looks_like_7):
+    assert rows(dba, "select created from octop_enqueue('t', id => %s)", looks_like_7) == [(True,)]
+    worker = hire()
+    assert worker.succeed(worker.claim_one()) == []
+    assert value(dba, "select status from octop_task(%s)", looks_like_7) == "success"
+    assert rows(dba, "select created from octop_enqueue('t', id => %s)", looks_like_7) == [(False,)]
+    database.clock.advance(days=2)
+    assert value(dba, "select status from octop_task(%s)", looks_like_7) == "success"

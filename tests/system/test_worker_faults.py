@@ -198,3 +198,35 @@ def test_c001_no_task_is_lost_however_workers_are_killed(start, rows):
     until(lambda: ended() == len(ids), "all have ended", last.log, seconds=40)
     assert one(rows, "select count(*) from octop_tasks where status not in ('success', 'frozen')") == 0
     assert one(rows, "select count(distinct job) from ledger where job like 'job %%'") == len(ids)
+
+
+def test_what_can_not_be_asked_for_its_class_ends_like_anything_else_and_costs_no_place(start, rows):
+    worker = start(queues={"q": 2}).ready()
+    odd = [enqueue(rows, name) for name in ("answers_unbound", "raises_unbound") for _ in range(3)]
+    last = enqueue(rows, "noop")
+    until(lambda: status(rows, last) == "success", "the queue goes on", worker.log)
+    until(lambda: {status(rows, each) for each in odd} == {"frozen"}, "each has its end", worker.log)
+
+
+def test_a_task_that_cancels_everybody_uses_up_its_tries_and_the_others_go_on(start, rows):
+    worker = start().ready()
+    task_id = enqueue(rows, "cancels_everybody")
+    neighbour = enqueue(rows, "noop")
+    until(lambda: status(rows, task_id) == "frozen", "it is frozen", worker.log, seconds=40)
+    assert one(rows, "select attempt from octop_tasks where id = %s", task_id) == 2
+    until(lambda: status(rows, neighbour) == "success", "its neighbour ended", worker.log)
+
+
+def test_a_process_that_a_task_left_behind_keeps_nobody_from_replacing_the_dead_worker(start, rows):
+    worker = start().ready()
+    (first,) = worker.pids()
+    left = enqueue(rows, "leaves_a_process_behind", {"seconds": 60})
+    until(lambda: status(rows, left) == "success", "it has forked", worker.log)
+    orphan = int(one(rows, "select result from octop_tasks where id = %s", left))
+    try:
+        os.kill(first, signal.SIGKILL)
+        last = enqueue(rows, "noop")
+        until(lambda: status(rows, last) == "success", "another has taken its place", worker.log)
+        assert worker.stop() == 0
+    finally:
+        os.kill(orphan, signal.SIGKILL)

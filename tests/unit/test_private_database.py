@@ -19,7 +19,11 @@ from tests import servers
 
 pytestmark = pytest.mark.slow  # some forty servers are started
 
-IN_CHILD = "import os, signal, sys, time; from pathlib import Path; from octop.engine import private_database as pd\n"
+# nohup, and some CI systems, start us with SIGHUP ignored, which a child inherits: it would not die of it
+IN_CHILD = (
+    "import os, signal, sys, time; from pathlib import Path; from octop.engine import private_database as pd\n"
+    "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
+)
 
 
 @pytest.fixture

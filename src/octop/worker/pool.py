@@ -127,11 +127,14 @@ class Pool:
                 elif time.monotonic() >= self._lease.until:
                     await self._wait_for_lease()
                 else:
-                    await self._attempt(slot, self._buffer.popleft())
-                    self.held -= 1
-                    if self.held == self.limit - 1 or not self.held:
-                        self._freed.set()
-                    slot.clear()
+                    try:
+                        await self._attempt(slot, self._buffer.popleft())
+                    finally:
+                        # also if it raised, which it must not: a fault may cost a task, never a place
+                        self.held -= 1
+                        if self.held == self.limit - 1 or not self.held:
+                            self._freed.set()
+                        slot.clear()
                     if time.monotonic() - self._breathed_at > BREATH_SECONDS:
                         # tasks that never wait would keep the loop from everything else
                         await asyncio.sleep(0)

@@ -122,7 +122,15 @@ class Runner:
         if value is None and error is None and slot.reason is None and not self._hooks.success:
             self._holdings.success(slot.claimed, None)
             return
-        await self._end(slot, value, error)
+        try:
+            await self._end(slot, value, error)
+        except BaseException as fault:  # whatever the user's objects do to us, the attempt ends
+            if self._closed:
+                raise
+            log.error("what an attempt ended with can not be told", exc_info=fault, extra={"task_id": claimed.id})
+            self._holdings.outcome(
+                plain_failure(claimed.fence, type(fault).__name__, "what it ended with can not be told")
+            )
         if error is not None:
             let_go(error)
         del error, value
@@ -293,7 +301,7 @@ class Runner:
         if claimed is None or slot.recorded:
             return
         outcome: Outcome | None
-        if error is None and slot.reason in (None, Reason.SHUTDOWN) and not isinstance(value, Snooze | Cancel | Retry):
+        if error is None and slot.reason in (None, Reason.SHUTDOWN) and not _is(value, Snooze, Cancel, Retry):
             try:
                 text = self._result(claimed, value)
             except BaseException as problem:  # noqa: BLE001 - encoding may run the user's code
@@ -320,14 +328,14 @@ class Runner:
         return self._registry[claimed.task_type].encode_result(value)
 
     def _outcome(self, slot: Slot, claimed: Claimed, raised: Any) -> Outcome | None:
-        if slot.reason is not None and not isinstance(raised, Cancel):
-            return self._interrupted(slot, claimed, raised if isinstance(raised, BaseException) else None)
-        match raised:
-            case Snooze():
+        if slot.reason is not None and not _is(raised, Cancel):
+            return self._interrupted(slot, claimed, raised if _is(raised, BaseException) else None)
+        match type(raised):
+            case kind if issubclass(kind, Snooze):
                 return Outcome(claimed.fence, OutcomeKind.SNOOZED, delay_seconds=raised.seconds)
-            case Cancel():
+            case kind if issubclass(kind, Cancel):
                 return Outcome(claimed.fence, OutcomeKind.CANCELLED, error_message=cleaned(raised.reason, 10_000))
-            case Retry():
+            case kind if issubclass(kind, Retry):
                 return Outcome(
                     claimed.fence,
                     OutcomeKind.FAILURE,
@@ -335,9 +343,9 @@ class Runner:
                     error_message=message_of(raised),
                     delay_seconds=raised.delay_seconds,
                 )
-            case ChildLostError():
+            case kind if issubclass(kind, ChildLostError):
                 return plain_failure(claimed.fence, "WorkerLost", str(raised), kind=OutcomeKind.LOST)
-            case TaskFailedInChildError():
+            case kind if issubclass(kind, TaskFailedInChildError):
                 report = raised.report
                 return Outcome(
                     claimed.fence,
@@ -414,6 +422,11 @@ class Runner:
 
 async def _on_loop(definition: TaskDefinition, context: AttemptContext, claimed: Claimed) -> Any:
     return await definition.call(definition.unbind(claimed.payload), context)
+
+
+def _is(value: object, *kinds: type) -> bool:
+    """Tell of which class a value is, without asking the value: ``isinstance`` reads ``__class__``, which may raise."""
+    return issubclass(type(value), kinds)
 
 
 async def _absorb(slot: Slot) -> None:

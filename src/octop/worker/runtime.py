@@ -76,6 +76,7 @@ class Runtime:
         self.on_leaving: Callable[[], None] = lambda: None
         self.on_left: Callable[[], None] = lambda: None
         self.drained = False
+        self._crashed = False
         self._options = options
         self._registry = registry
         self._hooks = hooks
@@ -154,7 +155,12 @@ class Runtime:
                 for helper in helpers:
                     helper.cancel()
         except BaseExceptionGroup as problems:
+            self._crashed = not isinstance(_first(problems), OctopError)
             raise _first(problems) from None
+        except asyncio.CancelledError:
+            # nobody asked for it: a task cancelled all tasks of the loop
+            self._crashed = not self.shutdown.has_begun
+            raise
         finally:
             self._over.set()
             await self._end()
@@ -221,10 +227,19 @@ class Runtime:
         if self.is_registered:
             await call_hooks(list(reversed(self._hooks.worker_stop)))
             self.on_leaving()
-            await self._deregister()
+            await (self._lose_all() if self._crashed else self._deregister())
         self.shutdown.close()
         await self._exchange_link.close()
         await self._control_link.close()
+
+    async def _lose_all(self) -> None:
+        """Give up what ran as lost: a task may have brought us down, so each loses a try and runs in a process of its own next time."""
+        try:
+            lost = await self._exchange_link.call(calls.octop_lost(self.worker_id), seconds=2)
+        except OctopError as error:
+            log.warning("went down without saying so; the lease covers it: %s", error.message)
+        else:
+            log.error("went down with %d tasks", lost, extra={"worker_id": self.worker_id})
 
     async def _deregister(self) -> None:
         try:

@@ -36,6 +36,7 @@ HURRY_SECONDS: Final = 3.0
 GRACE_SECONDS_MAX: Final = 60.0
 LOOK_SECONDS: Final = 0.1
 SETTLE_SECONDS_MAX: Final = 2.0
+LAST_WORDS_SECONDS: Final = 0.5
 
 
 class Supervisor:
@@ -216,12 +217,21 @@ class Supervisor:
         return worker
 
     async def _follow(self, worker: WorkerProcess) -> int:
-        """Hear what a process says until it has ended."""
-        while (message := await read_message(worker.reader)) is not None:
-            self._heard(worker, message)
-        code = await worker.process.wait()
+        """Hear what a process says until it has ended.
+
+        That it has ended is what the kernel says, not the end of the channel: a process that a task forked holds that open.
+        """
+        async with asyncio.TaskGroup() as group:
+            hearing = group.create_task(self._hear(worker))
+            code = await worker.process.wait()
+            await asyncio.wait([hearing], timeout=LAST_WORDS_SECONDS)
+            hearing.cancel()
         worker.close()
         return code
+
+    async def _hear(self, worker: WorkerProcess) -> None:
+        while (message := await read_message(worker.reader)) is not None:
+            self._heard(worker, message)
 
     def _heard(self, worker: WorkerProcess, message: Message) -> None:
         worker.heard(message)

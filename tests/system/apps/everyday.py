@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import importlib
+import multiprocessing
 import os
 import signal
 import sys
@@ -238,3 +239,40 @@ def _retried(context: _octop.Context, error: BaseException) -> None:
 def _frozen(context: _octop.Context, error: BaseException) -> None:
     _note(f"freeze {type(error).__name__}")
     _note(f"gave up {context.attempt} of {context.task_id}")
+
+
+class Unbound:
+    """What a proxy without a context is like: even its class can not be asked for."""
+
+    @property  # type: ignore[misc]
+    def __class__(self):
+        raise RuntimeError("working outside of a request")
+
+
+@octop.task(queue="q", max_retries=0)
+async def answers_unbound() -> object:
+    return Unbound()
+
+
+@octop.task(queue="q", max_retries=0)
+async def raises_unbound() -> None:
+    class UnboundError(Exception):
+        @property  # type: ignore[misc]
+        def __class__(self):
+            raise RuntimeError("working outside of a request")
+
+    raise UnboundError
+
+
+@octop.task(queue="q", max_retries=1, retry=[0.1])
+async def cancels_everybody() -> None:
+    for each in asyncio.all_tasks():
+        each.cancel()
+    await asyncio.sleep(1)
+
+
+@octop.task(queue="q")
+def leaves_a_process_behind(seconds: float) -> int:
+    process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(seconds,), daemon=False)
+    process.start()
+    return process.pid or 0

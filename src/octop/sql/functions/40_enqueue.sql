@@ -171,10 +171,11 @@ begin
   if found then return; end if;
   return query select t.* from octop_tasks_frozen t where t.id = v_id;
   if found then return; end if;
-  -- day by day, from the moment inside the id on (a day earlier: clients' clocks); an id of another kind is looked up in all days
-  v_from := case when substr(v_id::text, 15, 1) = '7' then octop_uuid_time(v_id) - interval '1 day' else '-infinity' end;
-  for r in select d.partition from _octop_days d where d.parent = 'octop_tasks_done'::regclass and d.to_at > v_from
-            order by d.from_at loop
+  -- day by day, from the moment inside the id on (a day earlier: clients' clocks), then the days before: an id may only look like a version 7
+  v_from := case when v_id::text ~ '^.{14}7.{4}[89ab]' and octop_uuid_time(v_id) <= _octop_now() + interval '1 day'
+                 then octop_uuid_time(v_id) - interval '1 day' else '-infinity' end;
+  for r in select d.partition from _octop_days d where d.parent = 'octop_tasks_done'::regclass and d.from_at <= _octop_now()
+            order by d.to_at <= v_from, d.from_at loop
     return query execute format('select * from %s t where t.id = $1', r.partition) using v_id;
     if found then return; end if;
   end loop;
