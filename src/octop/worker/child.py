@@ -12,20 +12,21 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Coroutine
 from contextvars import copy_context
-from typing import Any
+from typing import Any, Final
 
 from octop.model.context import Context, _current
 from octop.model.control_flow import Cancel, Retry, Snooze
 from octop.model.definition import TaskDefinition
-from octop.model.errors import ApplicationError
+from octop.model.errors import ApplicationError, ResultTooLargeError
 from octop.model.task import Claimed, Fence, Outcome
-from octop.worker.frames import Channel, Message
+from octop.worker.frames import Channel, Message, identity_of
 from octop.worker.load import Application, load_application
 from octop.worker.report import cleaned, failure_of, message_of
 
 PR_SET_PDEATHSIG = 1
+# The largest value of task.result_bytes_max. As ASCII in a frame it grows to three times this at most, and so fits.
+RESULT_BYTES_MAX: Final = 67_108_864
 
 
 def main() -> None:
@@ -40,16 +41,29 @@ def main() -> None:
         return
     _die_with_parent(int(hello["parent"]))
     sys.path += [entry for entry in hello["path"] if entry not in sys.path]
+    os.register_at_fork(after_in_child=channel.close)
+    own = os.getpid()
     try:
         application = load_application(hello["application"])
     except ApplicationError as error:
+        _end_copy(own)
         channel.send({"unable": cleaned(str(error), 10_000)})
         return
+    _end_copy(own)
     inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(channel, inbox), daemon=True).start()
     channel.send({"ready": True})
     while True:
-        channel.send(run_one(application, inbox.get()))
+        question = inbox.get()
+        answer = run_one(application, question)
+        _end_copy(own)
+        channel.send({**answer, **identity_of(question)})
+
+
+def _end_copy(own: int) -> None:
+    """End a copy of this process that a task has made with ``fork`` and that came back: one question gets one answer."""
+    if os.getpid() != own:
+        os._exit(0)
 
 
 def run_one(application: Application, message: Message) -> Message:
@@ -68,29 +82,47 @@ def run_one(application: Application, message: Message) -> Message:
         value = copy_context().run(_call, definition, claimed)
     except BaseException as error:  # noqa: BLE001 - whatever a task raises is its failure, SystemExit too
         return _raised(claimed.fence, error)
-    if isinstance(value, Snooze | Cancel | Retry):
+    if issubclass(type(value), _ORDERS):
         return _raised(claimed.fence, value)
     try:
-        return {"result": definition.encode_result(value)}
+        text = definition.encode_result(value)
+        size = 0 if text is None else len(text.encode())
+        if size > RESULT_BYTES_MAX:
+            reason = f"the result has {size:,} bytes of JSON, more than any task.result_bytes_max allows"
+            raise ResultTooLargeError(reason, hint="Return a reference to the data instead.")
     except BaseException as error:  # noqa: BLE001 - encoding may run the user's code
         return _outcome(failure_of(claimed.fence, error, final=True))
+    return {"result": text}
 
 
 def _call(definition: TaskDefinition, claimed: Claimed) -> Any:
     context = Context(claimed)
     _current.set(context)
     answer = definition.call(definition.unbind(claimed.payload), context)
-    return asyncio.run(answer) if isinstance(answer, Coroutine) else answer
+    return asyncio.run(answer) if definition.is_async else answer
 
 
 def _raised(fence: Fence, error: BaseException) -> Message:
-    if isinstance(error, Snooze):
-        return {"snooze": error.seconds}
-    if isinstance(error, Cancel):
+    try:
+        return _order(error) or _outcome(failure_of(fence, error))
+    except BaseException as problem:  # noqa: BLE001 - an order of a class of the user's own
+        return _outcome(failure_of(fence, problem))
+
+
+# By the class that it has, not by the one that it claims: `isinstance` asks `__class__`, which is the user's code in a proxy.
+_ORDERS: Final = (Snooze, Cancel, Retry)
+
+
+def _order(error: Any) -> Message | None:
+    kind = type(error)
+    if issubclass(kind, Snooze):
+        return {"snooze": float(error.seconds)}
+    if issubclass(kind, Cancel):
         return {"cancel": cleaned(error.reason, 10_000)}
-    if isinstance(error, Retry):
-        return {"retry": error.delay_seconds, "reason": cleaned(message_of(error), 10_000)}
-    return _outcome(failure_of(fence, error))
+    if issubclass(kind, Retry):
+        delay = error.delay_seconds
+        return {"retry": None if delay is None else float(delay), "reason": cleaned(message_of(error), 10_000)}
+    return None
 
 
 def _outcome(outcome: Outcome) -> Message:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import socket
 import sys
@@ -11,14 +12,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from octop.model.errors import ApplicationError
-from octop.worker.frames import FRAME_BYTES_MAX, Message, encoded, read_message
+from octop.worker.frames import Inbox, Message, encoded, identity_of, opened, read_message
 
 RUNS_MAX: Final = 500
 IDLE_SECONDS_MAX: Final = 60.0
 
 
 class ChildLostError(Exception):
-    """The process ended before the task did."""
+    """The process ended before the task did, or what it says can not be believed."""
 
 
 class Child:
@@ -29,9 +30,7 @@ class Child:
         idle_since: Monotonic moment of its last answer.
     """
 
-    def __init__(
-        self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, reader: Inbox, writer: asyncio.StreamWriter) -> None:
         """Keep the process and the two ways to it."""
         self._process = process
         self._reader = reader
@@ -42,13 +41,22 @@ class Child:
     @property
     def is_usable(self) -> bool:
         """Tell whether another task may be given to it."""
-        return self._process.returncode is None and self.runs < RUNS_MAX and not self._reader.at_eof()
+        return self._process.returncode is None and self.runs < RUNS_MAX and self._is_silent()
+
+    def _is_silent(self) -> bool:
+        """Tell whether nothing has come since the last answer: a word too many would pass for the answer to the next question."""
+        if self._reader.at_eof() or self._reader.has_unread or self._writer.is_closing():
+            return False
+        poll = select.poll()
+        poll.register(self._writer.get_extra_info("socket"), select.POLLIN)
+        return not poll.poll(0)  # what the loop has not read yet, or the end of the stream
 
     async def ask(self, message: Message) -> Message:
         """Send a message and wait for the answer.
 
         Raises:
-            ChildLostError: The process ended instead; the message says how.
+            ChildLostError: The process ended instead, and the message says how; or it answered another question, and was
+                killed.
         """
         self._writer.write(encoded(message))
         with contextlib.suppress(ConnectionError):  # the answer, or its absence, tells more
@@ -62,6 +70,10 @@ class Child:
             ending = ended_how(self._process.returncode)
             self.kill()
             raise ChildLostError(ending)
+        if identity_of(answer) != identity_of(message):
+            self.kill()
+            reason = "the process of the task answered another question"
+            raise ChildLostError(reason)
         self.idle_since = time.monotonic()
         return answer
 
@@ -182,7 +194,7 @@ class Children:
             raise
         finally:
             theirs.close()
-        reader, writer = await asyncio.open_connection(sock=ours, limit=FRAME_BYTES_MAX)
+        reader, writer = await opened(ours)
         child = Child(process, reader, writer)
         self._all.add(child)
         try:

@@ -12,6 +12,13 @@ FRAME_BYTES_MAX: Final = 256 * 1024 * 1024
 _LENGTH: Final = struct.Struct(">I")
 
 Message = dict[str, Any]
+# What a task and what came of it have in common. A question without them is about the process itself.
+IDENTITY: Final = ("id", "attempt", "claim_id")
+
+
+def identity_of(message: Message) -> Message:
+    """Return the part of a question that its answer repeats: an answer to anything else is not believed."""
+    return {name: message[name] for name in IDENTITY if name in message}
 
 
 def encoded(message: Message) -> bytes:
@@ -32,6 +39,36 @@ async def read_message(reader: asyncio.StreamReader) -> Message | None:
     return message if isinstance(message, dict) else None
 
 
+class Inbox(asyncio.StreamReader):
+    """A stream that knows whether it holds what nobody has read."""
+
+    _unread = 0
+
+    @property
+    def has_unread(self) -> bool:
+        """Tell whether bytes have come that were not asked for."""
+        return self._unread > 0
+
+    def feed_data(self, data: Any) -> None:
+        """Take in what came."""
+        self._unread += len(data)
+        super().feed_data(data)
+
+    async def readexactly(self, n: int) -> bytes:
+        """Hand out what came."""
+        data = await super().readexactly(n)
+        self._unread -= len(data)
+        return data
+
+
+async def opened(end: socket.socket) -> tuple[Inbox, asyncio.StreamWriter]:
+    """Open one end for the loop."""
+    loop = asyncio.get_running_loop()
+    inbox = Inbox(limit=FRAME_BYTES_MAX, loop=loop)
+    transport, protocol = await loop.create_connection(lambda: asyncio.StreamReaderProtocol(inbox, loop=loop), sock=end)
+    return inbox, asyncio.StreamWriter(transport, protocol, inbox, loop)
+
+
 class Channel:
     """The blocking end of a socket pair, for a process or thread without an event loop. Sending is safe from any thread."""
 
@@ -45,6 +82,10 @@ class Channel:
     def from_descriptor(cls, descriptor: int) -> "Channel":
         """Take over the end that was inherited under this number."""
         return cls(socket.socket(fileno=descriptor))
+
+    def close(self) -> None:
+        """Let go of this end in this process; whoever else holds it keeps it. Waits for nothing: a fork calls it."""
+        self._end.close()
 
     def send(self, message: Message) -> bool:
         """Send one message; False when nobody is there any more."""

@@ -1,9 +1,10 @@
 """From whatever a task raised to what is written down. Nothing that a task raises may stop this, and nothing of it is kept."""
 
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 from octop.model.task import Fence, Outcome, OutcomeKind
 
@@ -11,7 +12,18 @@ MESSAGE_CHARACTERS_MAX: Final = 10_000
 TRACEBACK_CHARACTERS_MAX: Final = 50_000
 FRAMES_MAX: Final = 60
 CLASSES_MAX: Final = 40
+CHAIN_MAX: Final = 20
+GROUP_MAX: Final = 15
+GROUP_DEPTH_MAX: Final = 5
+EXCEPTIONS_MAX: Final = 200
 _HERE: Final = str(Path(__file__).parent)
+# What Python itself keeps of an exception and of its class. `error.__traceback__` would ask the user's `__getattribute__`.
+_OF_ERROR: Final[dict[str, Any]] = {
+    name: BaseException.__dict__[name]
+    for name in ("__traceback__", "__cause__", "__context__", "__suppress_context__", "__dict__")
+}
+_OF_CLASS: Final[dict[str, Any]] = {name: type.__dict__[name] for name in ("__module__", "__qualname__", "__mro__")}
+_OF_GROUP: Final[Any] = BaseExceptionGroup.__dict__["exceptions"]
 
 
 def cleaned(text: str, limit: int, *, keep_end: bool = False) -> str:
@@ -34,7 +46,7 @@ def cleaned(text: str, limit: int, *, keep_end: bool = False) -> str:
 def class_name(kind: type[BaseException]) -> str:
     """Return the qualified name of an exception's class; built-in ones go without their module."""
     try:
-        module, name = type.__getattribute__(kind, "__module__"), type.__getattribute__(kind, "__qualname__")
+        module, name = _OF_CLASS["__module__"].__get__(kind), _OF_CLASS["__qualname__"].__get__(kind)
         full = str(name) if module == "builtins" else f"{module}.{name}"
     except BaseException:  # noqa: BLE001 - a metaclass of the user's own may raise anything
         full = "unnameable exception"
@@ -53,26 +65,79 @@ def message_of(error: BaseException) -> str:
 def class_names(error: BaseException) -> tuple[str, ...]:
     """Return the names of the exception's classes, short and qualified, for policies that list final exceptions."""
     names: list[str] = []
-    for kind in type.__getattribute__(type(error), "__mro__")[:CLASSES_MAX]:
+    for kind in _OF_CLASS["__mro__"].__get__(type(error))[:CLASSES_MAX]:
         if kind is not object:
             full = class_name(kind)
             names += [full] if "." not in full else [full, full.rpartition(".")[2]]
     return tuple(dict.fromkeys(names))
 
 
-def traceback_of(error: BaseException) -> str:
-    """Return the traceback without our own frames, the end kept when it is too long."""
-    frames = _beyond_ours(error.__traceback__)
+def traceback_of(error: BaseException, message: str | None = None) -> str:
+    """Return the traceback without our own frames, the end kept when it is too long.
+
+    The standard library's formatter asks an exception for its text again, and for attributes: both run the user's code, which may
+    take its time.
+
+    Args:
+        error: What was raised.
+        message: What ``message_of`` said of it already; None = ask.
+    """
     try:
-        lines = traceback.TracebackException(type(error), error, frames, limit=-FRAMES_MAX, compact=True).format()
-        text = "".join(lines)
-    except BaseException:  # noqa: BLE001 - attributes and texts of the exception are the user's code
-        try:
-            text = "".join(traceback.format_tb(frames, limit=-FRAMES_MAX))
-        except BaseException:  # noqa: BLE001 - so may be the loader that finds the source lines
-            text = ""
-        text += f"{class_name(type(error))}: {message_of(error)}\n"
+        text = "".join(_told(error, message, set(), 0))
+    except BaseException:  # noqa: BLE001 - RecursionError, MemoryError: what can still be said is said
+        text = f"{class_name(type(error))}: {message or ''}\n"
     return cleaned(text, TRACEBACK_CHARACTERS_MAX, keep_end=True)
+
+
+def _told(error: BaseException, message: str | None, seen: set[int], depth: int) -> Iterator[str]:
+    """Tell an exception after those that led to it."""
+    chain: list[tuple[BaseException, str]] = []
+    at: BaseException | None = error
+    link = ""
+    while at is not None and id(at) not in seen and len(chain) < CHAIN_MAX and len(seen) < EXCEPTIONS_MAX:
+        seen.add(id(at))
+        chain.append((at, link))
+        cause = _OF_ERROR["__cause__"].__get__(at)
+        if cause is not None:
+            at, link = cause, "\nThe above exception was the direct cause of the following exception:\n\n"
+        elif _OF_ERROR["__suppress_context__"].__get__(at):
+            at = None
+        else:
+            at = _OF_ERROR["__context__"].__get__(at)
+            link = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    for each, after in reversed(chain):
+        yield from _one_told(each, message if each is error else None, seen, depth)
+        yield after
+
+
+def _one_told(error: BaseException, message: str | None, seen: set[int], depth: int) -> Iterator[str]:
+    frames = _beyond_ours(_OF_ERROR["__traceback__"].__get__(error))
+    if frames is not None:
+        yield "Traceback (most recent call last):\n"
+        try:
+            yield "".join(traceback.format_tb(frames, limit=-FRAMES_MAX))
+        except BaseException:  # noqa: BLE001 - the loader that finds the source lines may be the user's
+            yield "  <no frames: finding their source raised>\n"
+    message = message_of(error) if message is None else message
+    yield f"{class_name(type(error))}: {message}\n" if message else f"{class_name(type(error))}\n"
+    for note in _notes(error):
+        yield f"{note}\n"
+    if issubclass(type(error), BaseExceptionGroup) and depth < GROUP_DEPTH_MAX:
+        inner = _OF_GROUP.__get__(error)
+        for number, each in enumerate(inner[:GROUP_MAX], 1):
+            yield f"  +---- {number} of {len(inner)} ----\n"
+            for line in "".join(_told(each, None, seen, depth + 1)).splitlines():
+                yield f"  | {line}\n"
+
+
+def _notes(error: BaseException) -> list[str]:
+    try:
+        found = dict.get(_OF_ERROR["__dict__"].__get__(error), "__notes__")
+        if type(found) is not list:
+            return []
+        return [cleaned(note, MESSAGE_CHARACTERS_MAX) for note in found[:CHAIN_MAX] if issubclass(type(note), str)]
+    except BaseException:  # noqa: BLE001 - a str of the user's own
+        return []
 
 
 def failure_of(
@@ -89,12 +154,13 @@ def failure_of(
     Returns:
         The outcome; never raises.
     """
+    message = message_of(error)  # once: a __str__ may take its time
     outcome = Outcome(
         fence=fence,
         kind=kind,
         error_class=class_name(type(error)),
-        error_message=message_of(error),
-        traceback=traceback_of(error),
+        error_message=message,
+        traceback=traceback_of(error, message),
         final=final,
         mro=class_names(error),
     )
@@ -119,8 +185,8 @@ def plain_failure(
 def let_go(error: BaseException) -> None:
     """Clear the frames of an exception: an exception that points at itself would keep megabytes until the next collection."""
     try:
-        traceback.clear_frames(error.__traceback__)
-        error.__traceback__ = None
+        traceback.clear_frames(_OF_ERROR["__traceback__"].__get__(error))
+        _OF_ERROR["__traceback__"].__set__(error, None)
     except BaseException:  # noqa: BLE001 - closing a frame runs the user's `finally`
         return
 

@@ -1,0 +1,75 @@
+"""Tasks in processes of their own, on a real worker: one question, one answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.system.apps.running import Starter, enqueue, one, prepare, status, until
+
+APPLICATION = "tests.system.apps.processes:octop"
+
+
+@pytest.fixture
+def worker(database, tmp_path):
+    prepare(database)
+    starter = Starter(database, tmp_path)
+    yield starter(application=APPLICATION, queues={"q": 1}).ready()
+    starter.close()
+
+
+@pytest.fixture
+def rows(database):
+    with database.connect() as connection:
+        yield connection
+
+
+def ended(rows, ids, worker):
+    final = ("success", "frozen", "cancelled")
+    until(lambda: all(status(rows, task_id) in final for task_id in ids), "all have ended", worker.log, seconds=60)
+
+
+def test_each_task_gets_its_own_answer_beside_forked_copies_that_come_back(worker, rows):
+    expected = {}
+    for number in range(60):
+        if number % 10 == 0:
+            expected[enqueue(rows, "fork", {"seconds": 0.05 + number / 200})] = "FORKER"
+        else:
+            expected[enqueue(rows, "say", {"word": f"word {number}"})] = f"word {number}"
+    ended(rows, expected, worker)
+    found = dict(rows.execute("select id::text, result #>> '{}' from octop_tasks").fetchall())
+    assert found == expected
+    assert one(rows, "select max(attempt) from octop_tasks") == 1
+
+
+def test_a_result_that_can_not_be_kept_fails_once_in_a_process_as_in_a_thread(worker, rows):
+    kinds = ("large", "huge", "deep", "levels", "object", "coroutine", "unbound")
+    ids = {
+        (place, which): enqueue(rows, f"result_in_{place}", {"which": which})
+        for which in kinds
+        for place in ("process", "thread")
+        if (place, which) != ("thread", "unbound")
+    }
+    ended(rows, list(ids.values()), worker)
+    for key, task_id in ids.items():
+        assert status(rows, task_id) == "frozen", key
+        assert one(rows, "select attempt from octop_tasks where id = %s", task_id) == 1, key
+
+    def name(place, which):
+        return one(rows, "select error_class from octop_attempts where task_id = %s", ids[place, which])
+
+    for which in kinds[:-1]:
+        assert name("process", which) == name("thread", which), which
+    assert name("process", "large").endswith("ResultTooLargeError")
+    assert name("process", "coroutine").endswith("NotJsonError")
+    assert name("process", "unbound").endswith("NotJsonError")
+
+
+def test_an_exception_that_refuses_to_be_looked_at_is_stored_and_the_next_task_runs(worker, rows):
+    pids = worker.pids()
+    ids = {which: enqueue(rows, "fail", {"which": which}) for which in ("UnboundError", "SilentError", "OddCancel")}
+    last = enqueue(rows, "say", {"word": "last"})
+    ended(rows, [*ids.values(), last], worker)
+    outcomes = rows.execute("select outcome from octop_attempts where task_id::text = any(%s)", (list(ids.values()),))
+    assert [row[0] for row in outcomes] == ["failure"] * 3
+    assert status(rows, last) == "success"
+    assert worker.pids() == pids
