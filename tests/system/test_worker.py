@@ -8,21 +8,7 @@ import time
 
 import pytest
 
-from tests.system.apps.running import Starter, enqueue, one, prepare, status, stopped, until
-
-
-@pytest.fixture
-def start(database, tmp_path):
-    prepare(database)
-    starter = Starter(database, tmp_path)
-    yield starter
-    starter.close()
-
-
-@pytest.fixture
-def rows(database):
-    with database.connect() as connection:
-        yield connection
+from tests.system.apps.running import enqueue, one, status, stopped, until
 
 
 def counts(rows, job):

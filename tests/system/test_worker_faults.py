@@ -11,21 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.system.apps.running import Starter, enqueue, one, prepare, status, until
-
-
-@pytest.fixture
-def start(database, tmp_path):
-    prepare(database)
-    starter = Starter(database, tmp_path)
-    yield starter
-    starter.close()
-
-
-@pytest.fixture
-def rows(database):
-    with database.connect() as connection:
-        yield connection
+from tests.system.apps.running import enqueue, one, status, until
 
 
 def counts(rows, job):

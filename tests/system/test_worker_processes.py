@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.system.apps.running import Starter, enqueue, one, prepare, status, until
+from tests.system.apps.running import enqueue, one, status, until
 
 APPLICATION = "tests.system.apps.processes:octop"
 
 
 @pytest.fixture
-def worker(database, tmp_path):
-    prepare(database)
-    starter = Starter(database, tmp_path)
-    yield starter(application=APPLICATION, queues={"q": 1}).ready()
-    starter.close()
-
-
-@pytest.fixture
-def rows(database):
-    with database.connect() as connection:
-        yield connection
+def worker(start):
+    return start(application=APPLICATION, queues={"q": 1}).ready()
 
 
 def ended(rows, ids, worker):

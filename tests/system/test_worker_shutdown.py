@@ -13,20 +13,6 @@ import pytest
 from tests.system.apps.running import Starter, enqueue, one, prepare, status, until
 
 
-@pytest.fixture
-def start(database, tmp_path):
-    prepare(database)
-    starter = Starter(database, tmp_path)
-    yield starter
-    starter.close()
-
-
-@pytest.fixture
-def rows(database):
-    with database.connect() as connection:
-        yield connection
-
-
 def running(rows):
     return one(rows, "select count(*) from octop_tasks where status = 'running'")
 
