@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -97,6 +98,7 @@ class _Show:
         self._seconds = seconds
         self._live = live
         self._story: Story | None = None
+        self._interrupted = False
         self._began = time.monotonic()
         self._story_began = 0.0
         self._opened_at: float | None = None
@@ -143,7 +145,7 @@ class _Show:
         from octop.cli.demo.story import Story  # noqa: PLC0415 - loads the demo's application, which reads OCTOP_DSN
 
         self._story = Story(connection, self._picture, trickle=self._live or self._seconds is not None)
-        with self._shown() as refresh:
+        with self._shown() as refresh, self._until_ctrl_c():
             self._story_began = time.monotonic()
             self._story.begin()
             while not self._over():
@@ -154,6 +156,19 @@ class _Show:
                     raise OctopError(message, detail=worker.last_words())
                 time.sleep(TICK_SECONDS)
 
+    @contextlib.contextmanager
+    def _until_ctrl_c(self) -> Iterator[None]:
+        """Take Ctrl-C as a wish, looked at between two steps: an exception may be raised where Python swallows it, in a finalizer."""
+
+        def wish(_number: int, _frame: object) -> None:
+            self._interrupted = True
+
+        before = signal.signal(signal.SIGINT, wish)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
     def _over(self) -> bool:
         """Set the clock, and tell whether it is time to end."""
         now = time.monotonic()
@@ -163,6 +178,8 @@ class _Show:
         self._picture.since_start = now - self._began
         # The clock that is shown is that of --seconds: it runs as soon as a worker is there.
         self._picture.seconds = now - (self._opened_at or now)
+        if self._interrupted:
+            return True
         if self._seconds is not None:
             # What is shown is what counts: a machine that is slow to start shows as much as a fast one.
             return self._opened_at is not None and self._picture.seconds >= self._seconds
