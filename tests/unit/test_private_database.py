@@ -13,7 +13,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from octop.engine import private_database
+from octop.engine import private_binaries, private_database
 from octop.model.errors import PrivateDatabaseError
 from tests import servers
 
@@ -99,9 +99,10 @@ def test_starts_one_server_for_three_callers_at_once(directory):
 
 
 def test_its_examples_run(directory):
-    result = doctest.testmod(private_database, extraglobs={"directory": directory})
-    assert result.attempted >= 3
-    assert result.failed == 0
+    for module in (private_database, private_binaries):
+        result = doctest.testmod(module, extraglobs={"directory": directory})
+        assert result.attempted >= 1
+        assert result.failed == 0
 
 
 def test_stop_and_reset_of_nothing_do_nothing(directory):
@@ -191,6 +192,14 @@ def test_refuses_data_of_a_version_that_is_not_here(directory):
     assert "octop db reset" in caught.value.hint
 
 
+def test_starts_although_the_number_in_the_sockets_lock_belongs_to_another_program_now(directory):
+    running = private_database.start(directory)
+    private_database.stop(directory)
+    lock = running.socket_directory / f".s.PGSQL.{running.port}.lock"
+    lock.write_text(f"{os.getpid()}\n{directory / 'data'}\n0\n5432\n{running.socket_directory}\n")
+    assert ask(private_database.start(directory).url) == "octop"
+
+
 def test_recovers_from_kill_9_of_the_server(directory):
     running = private_database.start(directory)
     os.kill(running.server_pid, signal.SIGKILL)
@@ -216,7 +225,7 @@ def test_refuses_a_folder_without_a_server_in_it(tmp_path):
 
 
 def test_says_what_to_install_when_no_server_is_found(monkeypatch):
-    monkeypatch.setattr(private_database, "_places", lambda: iter(()))
+    monkeypatch.setattr(private_binaries, "_places", lambda: iter(()))
     with pytest.raises(PrivateDatabaseError, match="no PostgreSQL server was found") as caught:
         private_database.find_binaries()
     assert "octop-scheduler[dev]" in caught.value.hint
