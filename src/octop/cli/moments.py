@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 import click
@@ -73,15 +73,17 @@ def spoken(seconds: float | None) -> str:
 
 
 def shortened(moment: str | None) -> str:
-    """Return a moment of the database without its fractions of a second, or - for None.
+    """Return a moment of the database in UTC, without its fractions of a second, or - for None.
+
+    In UTC, whatever zone client, session and database live in: two people who look at one task read the same.
 
     Example:
-        >>> shortened("2030-01-31T09:00:00.123456+00:00")
+        >>> shortened("2030-01-31T17:00:00.123456+08:00")
         '2030-01-31 09:00:00+00:00'
     """
     if not moment:
         return "-"
-    return re.sub(r"\.\d+", "", moment).replace("T", " ")
+    return datetime.fromisoformat(moment).astimezone(UTC).replace(microsecond=0).isoformat(" ")
 
 
 def between(earlier: str | None, later: str | None) -> float | None:
