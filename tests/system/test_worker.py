@@ -154,6 +154,7 @@ def test_settings_limits_and_pauses_are_followed_within_a_second_or_so(start, ro
     assert status(rows, held) == "pending"
     rows.execute("select octop_scale('q', 2)")
     until(lambda: status(rows, held) == "success", "it runs again", worker.log, seconds=4)
+    assert "queue q: an operator's limit of 2 holds, not the 8 of -q" in worker.text()
     ids = [enqueue(rows, "nap", {"seconds": 1}) for _ in range(4)]
     until(
         lambda: one(rows, "select count(*) from octop_tasks where status = 'running'") == 2,

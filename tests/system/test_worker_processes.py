@@ -58,8 +58,13 @@ def test_a_result_that_can_not_be_kept_fails_once_in_a_process_as_in_a_thread(wo
 def test_an_exception_that_refuses_to_be_looked_at_is_stored_and_the_next_task_runs(worker, rows):
     pids = worker.pids()
     ids = {which: enqueue(rows, "fail", {"which": which}) for which in ("UnboundError", "SilentError", "OddCancel")}
+    number = enqueue(rows, "fail", {"which": "Cancel"})
     last = enqueue(rows, "say", {"word": "last"})
-    ended(rows, [*ids.values(), last], worker)
+    ended(rows, [*ids.values(), number, last], worker)
+    assert (status(rows, number), one(rows, "select last_error from octop_tasks where id = %s", number)) == (
+        "cancelled",
+        "5",
+    )
     outcomes = rows.execute("select outcome from octop_attempts where task_id::text = any(%s)", (list(ids.values()),))
     assert [row[0] for row in outcomes] == ["failure"] * 3
     assert status(rows, last) == "success"

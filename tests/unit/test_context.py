@@ -85,6 +85,7 @@ def test_snooze_cancel_and_retry_carry_their_orders():
     assert Snooze(dt.timedelta(minutes=1)).seconds == 60
     assert Snooze(0).seconds == 0
     assert Cancel("why").reason == "why"
+    assert Cancel(5).reason == "5"  # type: ignore[arg-type] # what a careless author writes
     assert Retry().delay_seconds is None
     assert Retry(delay=0).delay_seconds == 0
     assert Retry(30, reason="busy").reason == "busy"

@@ -38,8 +38,8 @@ class Cancel(Exception):  # noqa: N818 - an order, not an error
 
     def __init__(self, reason: str = "") -> None:
         """Keep the reason."""
-        self.reason = reason
-        super().__init__(reason)
+        self.reason = str(reason)  # raise Cancel(404) is meant well
+        super().__init__(self.reason)
 
 
 class Retry(Exception):  # noqa: N818 - an order, not an error
@@ -58,8 +58,8 @@ class Retry(Exception):  # noqa: N818 - an order, not an error
     def __init__(self, delay: float | timedelta | None = None, reason: str = "") -> None:
         """Keep the delay as seconds."""
         self.delay_seconds = None if delay is None else checked_delay(delay)
-        self.reason = reason
-        super().__init__(self.delay_seconds, reason)
+        self.reason = str(reason)
+        super().__init__(self.delay_seconds, self.reason)
 
     def __str__(self) -> str:
         """Return what the attempt's row shows."""
