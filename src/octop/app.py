@@ -1,15 +1,15 @@
 """The application: registers functions as task types, enqueues their calls, runs a worker."""
 
+import contextlib
 import functools
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, NoReturn, ParamSpec, Protocol, TypeVar, overload
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, overload
 from uuid import UUID
 
 from octop.bulk import Calls, Chunks, Enqueued
 from octop.handle import Handle
 from octop.model.context import Context
-from octop.model.definition import Registry, Retry, RunIn, TaskDefinition, define
+from octop.model.definition import Registry, TaskDefinition, TaskOptions, define
 from octop.model.errors import ConfigurationError, InvalidNameError, InvalidTaskError, UnknownTaskTypeError
 from octop.model.hooks import Hooks
 from octop.model.options import checked_name
@@ -111,38 +111,14 @@ class Octop:
     @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R, R]: ...
     @overload
-    def task(
-        self,
-        *,
-        name: str | None = None,
-        aliases: Sequence[str] = (),
-        run_in: RunIn | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        max_retries: int | None = None,
-        timeout: float | timedelta | None = None,
-        retry: Retry = None,
-        tags: Sequence[str] = (),
-    ) -> Decorate: ...
-    def task(
-        self,
-        function: Any = None,
-        *,
-        name: str | None = None,
-        aliases: Sequence[str] = (),
-        run_in: RunIn | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        max_retries: int | None = None,
-        timeout: float | timedelta | None = None,
-        retry: Retry = None,
-        tags: Sequence[str] = (),
-    ) -> Any:
+    def task(self, **options: Unpack[TaskOptions]) -> Decorate: ...
+    def task(self, function: Any = None, **options: Any) -> Any:
         """Register a function as a task type: ``@octop.task`` or ``@octop.task(queue="mail")``. It stays a function.
 
         Args:
             function: ``def`` or ``async def``. Parameters may have any type that ``octop.model.codec`` knows; one
                 annotated with ``octop.Context`` gets the running task.
+            **options: Those below, by name.
             name: Stored in each task, 1 to 200 characters; default: the function's name.
             aliases: Older names under which tasks may still wait.
             run_in: ``loop`` (default for async), ``thread`` (default for def), ``process`` (can be killed).
@@ -153,6 +129,9 @@ class Octop:
                 the configuration's.
             retry: A RetryPolicy, or a list of delays in seconds.
             tags: At most 50 labels of each task.
+            version: Of this code, 1 (default) to 1,000. Raise it when older code must not run the tasks that this code
+                enqueues, as when an argument was renamed: during a roll-out workers with a lower one leave them to
+                others. Tasks of lower versions are run as before.
 
         Returns:
             A Task.
@@ -161,21 +140,14 @@ class Octop:
             InvalidTaskError: The function can not be a task.
             InvalidNameError: A name is no name, or belongs to another function.
             InvalidOptionError: An option is out of bounds.
+            TypeError: There is no such option.
         """
+        if unknown := options.keys() - TaskOptions.__annotations__.keys():
+            message = f"@octop.task has no option {min(unknown)!r}: it takes {', '.join(TaskOptions.__annotations__)}"
+            raise TypeError(message)
 
         def decorate(function: Callable[..., Any]) -> Task[..., Any, Any]:
-            definition = define(
-                function.definition.function if isinstance(function, Task) else function,
-                name=name,
-                aliases=aliases,
-                run_in=run_in,
-                queue=queue,
-                priority=priority,
-                max_retries=max_retries,
-                timeout=timeout,
-                retry=retry,
-                tags=tags,
-            )
+            definition = define(function.definition.function if isinstance(function, Task) else function, **options)
             self._register(definition)
             return Task(self, definition)
 
@@ -199,6 +171,13 @@ class Octop:
         """
         message = "this version has no schedules yet, so @octop.schedule can do nothing"
         raise ConfigurationError(message, hint="Enqueue with using(at=…), or let cron call `octop enqueue`.")
+
+    def on_enqueue(self, function: F) -> F:
+        """Call ``function(task_type)`` for each task that is made, in the process that enqueues it; the dict that it
+        returns is added to the task's ``meta``: a trace context, a request id. Not async.
+        """
+        self.hooks.enqueue.append(_hook(function))
+        return function
 
     def on_worker_start(self, function: F) -> F:
         """Call a function, async or not, before a worker process claims its first task."""
@@ -352,6 +331,10 @@ class Octop:
             id, created = run_foreign(prepared.connection, call, schema=self.settings.schema)[0]
         return self._handle_of(prepared, id, created)
 
+    def with_riders(self, task_type: str, meta: str | None) -> str | None:
+        """Return the meta of a new task with what the enqueue hooks add to it."""
+        return self.hooks.with_riders(task_type, meta) if self.hooks.enqueue else meta
+
     def _handle_of(self, prepared: PreparedCall[Any], id: str, created: bool) -> Handle[Any]:
         # An id that was made here and exists already was written by our own first try, whose answer was lost.
         return Handle(id, self._pools, prepared.decode, created=created or prepared.fresh)
@@ -376,6 +359,31 @@ class Octop:
     def close(self) -> None:
         """Close the idle connections of blocking calls. Those of an event loop are closed with it."""
         self._pools.close_idle()
+
+    async def close_async(self) -> None:
+        """Close the idle connections of this event loop, before its end."""
+        await self._pools.close_idle_async()
+
+    @contextlib.contextmanager
+    def pointed_at(self, dsn: str, schema: str) -> Iterator[None]:
+        """Use another database for the length of a `with`: for ``octop.testing``, which see. Tasks lead there too.
+
+        Args:
+            dsn: Where.
+            schema: Where Octop is installed there.
+        """
+        names = ("_dsn", "_schema", "settings", "_pools")  # the last two are there once they were asked for
+        mine = vars(self)
+        before = {name: mine.pop(name) for name in names if name in mine}
+        self._dsn, self._schema = dsn, schema
+        try:
+            yield
+        finally:
+            if "_pools" in mine:
+                self._pools.close()
+            for name in names:
+                mine.pop(name, None)
+            mine.update(before)
 
     # Running
 

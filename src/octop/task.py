@@ -23,6 +23,7 @@ from octop.model.options import (
     checked_retries,
     checked_tags,
     checked_timeout,
+    checked_version,
 )
 from octop.model.retry import checked_retry
 from octop.model.work import NewTask
@@ -40,6 +41,9 @@ class Enqueuer(Protocol):
 
     def submit_sync(self, prepared: "PreparedCall[Any]") -> Handle[Any]:
         """Enqueue a prepared call."""
+
+    def with_riders(self, task_type: str, meta: str | None) -> str | None:
+        """Add what the application's enqueue hooks want a task to carry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ class Options:
     retry_policy: str | None = None
     tags: tuple[str, ...] | None = None
     meta: str | None = None
+    min_version: int | None = None
     id: str | None = None
     connection: object = None
 
@@ -153,9 +158,10 @@ class Caller(Generic[P, R_co]):
             options.timeout_seconds,
             options.retry_policy,
             options.tags,
-            options.meta,
+            self._app.with_riders(self._name, options.meta),
             declared_queue=None if definition is None else definition.policy.queue,
             declared_priority=None if definition is None else definition.policy.priority,
+            min_version=options.min_version,
         )
         return PreparedCall(new, options.connection, decode, options.id is None)
 
@@ -173,6 +179,7 @@ class Caller(Generic[P, R_co]):
         retry: Retry | Unset = UNSET,
         tags: Sequence[str] | None | Unset = UNSET,
         meta: Mapping[str, object] | None | Unset = UNSET,
+        min_version: int | None | Unset = UNSET,
         id: UUID | str | None | Unset = UNSET,
         connection: object = UNSET,
     ) -> "Caller[P, R_co]":
@@ -191,6 +198,8 @@ class Caller(Generic[P, R_co]):
             retry: A RetryPolicy, or a list of delays in seconds.
             tags: At most 50 labels, in place of the task type's.
             meta: Riders such as a trace context: an object that the engine carries and never reads.
+            min_version: Smallest version of the task type's code that may run it, 1 (any) to 1,000. None = the version of
+                the code that enqueues.
             id: An id of your own. The same enqueue may then be repeated: a task that exists is found,
                 ``handle.created`` is False.
             connection: A connection or session of yours: the task is part of its transaction. Not an asynchronous
@@ -250,10 +259,16 @@ class Task(Caller[P, R_co], Generic[P, T_co, R_co]):
 def options_of(definition: TaskDefinition) -> Options:
     """Return what a task type says about its tasks at the moment of the enqueue.
 
-    Tags only. Queue, priority, retries, time limit and policy are the type's row, which an operator may change; what the
-    code says of queue and priority goes with the task for the time before any worker has declared the type.
+    Tags, and the version of the code whose arguments these are. Queue, priority, retries, time limit and policy are the
+    type's row, which an operator may change; what the code says of queue and priority goes with the task for the time
+    before any worker has declared the type.
     """
-    return Options(tags=definition.tags or None)
+    return Options(tags=definition.tags or None, min_version=needed_version(definition.policy.version))
+
+
+def needed_version(version: int) -> int | None:
+    """Return the version that a task needs; None for the first one, which everybody has."""
+    return None if version == 1 else version
 
 
 def _changed(options: Options, defaults: Options, given: dict[str, Any]) -> Options:
@@ -308,6 +323,7 @@ _CHECKS: dict[str, tuple[str, Callable[[Any], object]]] = {
     "retry": ("retry_policy", _as_retry),
     "tags": ("tags", lambda value: tuple(checked_tags(value))),
     "meta": ("meta", _checked_meta),
+    "min_version": ("min_version", lambda value: needed_version(checked_version(value, "min_version"))),
     "id": ("id", checked_id),
     "connection": ("connection", lambda value: value),
 }

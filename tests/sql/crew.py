@@ -110,6 +110,7 @@ class Worker:
                 self.id,
                 wanted=dict.fromkeys(self.queues, wanted) if wanted else {},
                 task_types=[policy.name for policy in self.policies],
+                versions=[policy.version for policy in self.policies],
                 **options,
             ),
         )

@@ -21,15 +21,18 @@ INLINED = {
     "_octop_counted_on(text,timestamp with time zone,timestamp with time zone)",
     "_octop_lease()",
     "_octop_now()",
+    "_octop_order_of(text,jsonb,jsonb)",
     "octop_config_keys()",
     "octop_uuid7()",
     "octop_uuid_time(uuid)",
+    "_octop_knows(text[],integer[],text,integer)",
+    "_octop_parked_by(text,integer)",
 }
 INDEXES_OF_DAYS = r"^octop_tasks_done_(\d{8}|stray)"
 
 
 def sql_files():
-    for folder in ("migrations", "functions", "install"):
+    for folder in ("migrations", "functions", "install", "uninstall"):
         for file in resources.files("octop.sql").joinpath(folder).iterdir():
             if file.name.endswith(".sql"):
                 yield f"{folder}/{file.name}", file.read_text(encoding="utf-8")
@@ -248,10 +251,14 @@ def test_each_role_has_exactly_these_rights_on_tables(dba):
 def test_each_function_that_people_or_programs_may_call_is_theirs_on_purpose(dba):
     acts = {
         "octop_retry",
+        "octop_retry_many",
         "octop_delete",
+        "octop_delete_many",
         "octop_pause",
         "octop_resume",
         "octop_scale",
+        "octop_freeze",
+        "octop_thaw",
         "octop_config_set",
         "octop_drop_days",
     }
@@ -268,7 +275,7 @@ def test_each_function_that_people_or_programs_may_call_is_theirs_on_purpose(dba
     }
     for role, forbidden in (
         ("producer", acts | work),
-        ("worker", acts | {"octop_enqueue", "octop_cancel"}),
+        ("worker", acts | {"octop_enqueue", "octop_cancel", "octop_cancel_many"}),
         ("viewer", acts | work),
         ("operator", work),
     ):
@@ -337,7 +344,7 @@ def test_the_page_in_the_docs_is_that_of_the_classes():
         assert f"`{each.__name__}`" in page()
 
 
-@pytest.mark.parametrize("part", ["functions", "migrations", "install"])
+@pytest.mark.parametrize("part", ["functions", "migrations", "install", "uninstall"])
 def test_sql_files_begin_with_a_header_and_stay_within_a_screenful_of_duties(part):
     for name, text in sql_files():
         if name.startswith(part):

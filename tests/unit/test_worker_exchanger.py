@@ -92,7 +92,7 @@ class Desk:
         self.started = []
         self.pool = Pool(limit, self.lease, self._attempt, self.holdings.urgent)
         link: Link = self.link  # type: ignore[assignment]
-        self.exchanger = Exchanger(NIL, link, self.holdings, {"q": self.pool}, ["noop"], self.lease)
+        self.exchanger = Exchanger(NIL, link, self.holdings, {"q": self.pool}, {"noop": 1}, self.lease)
 
     async def _attempt(self, slot, task):
         self.started.append(task)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from octop.cli.completing import queue_names, task_type_names
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.moments import DURATION, MOMENT
 from octop.cli.payload import payload_from
@@ -17,9 +18,9 @@ from octop.model.work import NewTask
 
 
 @click.command(short_help="Enqueue one task.")
-@click.argument("task_type", metavar="TYPE")
+@click.argument("task_type", metavar="TYPE", shell_complete=task_type_names)
 @click.argument("words", metavar="[JSON | KEY=VALUE...]", nargs=-1)
-@click.option("--queue", help="Default: the type's queue, else `default`.")
+@click.option("--queue", shell_complete=queue_names, help="Default: the type's queue, else `default`.")
 @click.option(
     "--delay", type=DURATION, metavar="DURATION", help="Start not before this time has passed: 90, 5m, 1h30m."
 )
@@ -27,6 +28,9 @@ from octop.model.work import NewTask
 @click.option("--priority", type=click.IntRange(0, 9), help="0 runs first, 9 last (default 5).")
 @click.option("--max-retries", type=click.IntRange(0, 1000), help="Further tries after the first.")
 @click.option("--timeout", type=DURATION, metavar="DURATION", help="Time limit of one attempt.")
+@click.option(
+    "--min-version", type=click.IntRange(1, 1000), help="Workers with older code of the type leave it to others."
+)
 @click.option("--tag", "tags", multiple=True, help="A label to find it by; may be repeated.")
 @click.option("--tenant", default="", help="Whose task it is.")
 @click.option("--lane", default="", help="Its lane in the queue; lanes take turns.")
@@ -46,6 +50,7 @@ def enqueue(
     priority: int | None,
     max_retries: int | None,
     timeout: float | None,
+    min_version: int | None,
     tags: tuple[str, ...],
     tenant: str,
     lane: str,
@@ -74,6 +79,7 @@ def enqueue(
         max_retries=max_retries,
         timeout_seconds=timeout,
         tags=list(tags) or None,
+        min_version=min_version,
     )
     with invocation.connection() as connection:
         found, created = run(connection, calls.octop_enqueue_many([new], fresh=False))[0]

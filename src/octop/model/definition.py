@@ -10,13 +10,20 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict
 
 from octop.model.codec import ANY, codec_for, typed
 from octop.model.context import Context
 from octop.model.errors import InvalidArgumentsError, InvalidPayloadError, InvalidTaskError, PayloadTooLargeError
 from octop.model.json_text import RefusedError, from_text, to_text
-from octop.model.options import checked_name, checked_priority, checked_retries, checked_tags, checked_timeout
+from octop.model.options import (
+    checked_name,
+    checked_priority,
+    checked_retries,
+    checked_tags,
+    checked_timeout,
+    checked_version,
+)
 from octop.model.retry import RetryPolicy, checked_retry
 from octop.model.scalars import Codec
 from octop.model.work import TaskTypePolicy
@@ -25,6 +32,21 @@ RunIn = Literal["loop", "thread", "process"]
 # The largest value of task.payload_bytes_max: what is over it need not travel to the database to be refused.
 PAYLOAD_CHARACTERS_MAX: Final = 67_108_864
 Retry = RetryPolicy | Sequence[float | timedelta] | None
+
+
+class TaskOptions(TypedDict, total=False):
+    """What ``@octop.task(…)`` may be told; see ``Octop.task`` for bounds and defaults."""
+
+    name: str | None
+    aliases: Sequence[str]
+    run_in: RunIn | None
+    queue: str | None
+    priority: int | None
+    max_retries: int | None
+    timeout: float | timedelta | None
+    retry: Retry
+    tags: Sequence[str]
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +99,11 @@ class TaskDefinition:
     def is_async(self) -> bool:
         """Tell whether calling the function returns a coroutine."""
         return inspect.iscoroutinefunction(self.function)
+
+    @property
+    def signature(self) -> str:
+        """Return name and signature, as messages show it."""
+        return f"{self.name}{_signature_text(self.function)}"
 
     @property
     def plan(self) -> Plan:
@@ -272,6 +299,7 @@ def define(
     timeout: float | timedelta | None = None,
     retry: Retry = None,
     tags: Sequence[str] = (),
+    version: int = 1,
 ) -> TaskDefinition:
     """Make a task type of a function; for the arguments see ``Octop.task``.
 
@@ -299,6 +327,7 @@ def define(
         retry_policy=checked_retry(retry),
         run_in=place,
         description=(inspect.getdoc(function) or "").partition("\n")[0][:200],
+        version=checked_version(version),
     )
     older = tuple(checked_name(alias, "an alias") for alias in aliases)
     return TaskDefinition(final_name, function, place, policy, older, tuple(checked_tags(tags)))

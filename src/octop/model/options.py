@@ -15,6 +15,7 @@ NAME_LENGTH_MAX: Final = 200
 TIMEOUT_DAYS_MAX: Final = 31
 DELAY_DAYS_MAX: Final = 36_500
 RETRIES_MAX: Final = 1_000
+VERSION_MAX: Final = 1_000
 TAGS_MAX: Final = 50
 
 
@@ -78,6 +79,11 @@ def checked_priority(value: object) -> int:
 def checked_retries(value: object) -> int:
     """Return a number of further tries from 0 to 1,000, or refuse it."""
     return checked_whole(value, "max_retries", 0, RETRIES_MAX)
+
+
+def checked_version(value: object, what: str = "version") -> int:
+    """Return the version of a task type's code, 1 to 1,000, or refuse it."""
+    return checked_whole(value, what, 1, VERSION_MAX)
 
 
 def _seconds_of(value: object, what: str) -> float:

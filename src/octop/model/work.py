@@ -29,6 +29,7 @@ class NewTask:
         retry_of: The finished task that this one repeats.
         declared_queue: What the code says; holds until a worker has declared the type, then the type's row does.
         declared_priority: Likewise.
+        min_version: Workers whose code of the type is older leave it to others; None = any may run it.
     """
 
     task_type: str
@@ -48,13 +49,15 @@ class NewTask:
     retry_of: str | None = None
     declared_queue: str | None = None
     declared_priority: int | None = None
+    min_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TaskTypePolicy:
     """What the code declares about a task type; an operator may change it in ``octop_task_types``.
 
-    Attributes are those of the table; None = the queue's or the configuration's default.
+    Attributes are those of the table; None = the queue's or the configuration's default. ``version`` is that of the
+    code, and stands in the row of each worker.
     """
 
     name: str
@@ -65,6 +68,7 @@ class TaskTypePolicy:
     retry_policy: Mapping[str, Any] | None = None
     run_in: RunIn = "thread"
     description: str = ""
+    version: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +138,7 @@ class TaskRecord:
     last_error: str | None
     result: str | None
     timeout_seconds: float | None
+    min_version: int | None
     deadline_at: str | None
     attempt: int
     lost_count: int

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from octop.engine import calls
@@ -49,7 +49,7 @@ class Exchanger:
         link: Link,
         holdings: Holdings,
         pools: Mapping[str, Pool],
-        task_types: Sequence[str],
+        task_types: Mapping[str, int],
         lease: Lease,
     ) -> None:
         """Begin without having asked.
@@ -59,7 +59,7 @@ class Exchanger:
             link: The connection of the exchange, used by nobody else.
             holdings: What we hold.
             pools: Places by queue.
-            task_types: All names that the registry knows.
+            task_types: All names that the registry knows, with the version of their code.
             lease: Nothing is claimed while it is over or in doubt: it could not be started.
         """
         self.interval_seconds = 5.0
@@ -74,6 +74,8 @@ class Exchanger:
         self._holdings = holdings
         self._pools = pools
         self._task_types = list(task_types)
+        # most applications count no versions: nothing is sent for them
+        self._versions = None if set(task_types.values()) <= {1} else list(task_types.values())
         self._lanes: dict[str, str] = {}
         self._more: set[str] = set()
         self._lease = lease
@@ -282,6 +284,7 @@ class Exchanger:
                         outcomes=outcomes,
                         careful=careful,
                         awake=awake,
+                        versions=self._versions,
                     )
                 )
             except TryAgainError:

@@ -141,7 +141,12 @@ def _notes(error: BaseException) -> list[str]:
 
 
 def failure_of(
-    fence: Fence, error: BaseException, *, kind: OutcomeKind = OutcomeKind.FAILURE, final: bool = False
+    fence: Fence,
+    error: BaseException,
+    *,
+    kind: OutcomeKind = OutcomeKind.FAILURE,
+    final: bool = False,
+    keep_frames: bool = False,
 ) -> Outcome:
     """Turn an exception into an outcome, and let go of everything it held.
 
@@ -150,6 +155,7 @@ def failure_of(
         error: What was raised; its frames are cleared, so that no local variable of the task outlives it.
         kind: failure or timeout.
         final: No retry, whatever is left.
+        keep_frames: The caller lets go of it himself: hooks are to see where it was raised.
 
     Returns:
         The outcome; never raises.
@@ -164,7 +170,8 @@ def failure_of(
         final=final,
         mro=class_names(error),
     )
-    let_go(error)
+    if not keep_frames:
+        let_go(error)
     return outcome
 
 

@@ -131,7 +131,7 @@ class Runner:
             self._holdings.outcome(
                 plain_failure(claimed.fence, type(fault).__name__, "what it ended with can not be told")
             )
-        if error is not None:
+        if error is not None and claimed.id not in self._remembered:
             let_go(error)
         del error, value
         if slot.job is not None and not slot.job.ended.done():
@@ -305,7 +305,7 @@ class Runner:
             try:
                 text = self._result(claimed, value)
             except BaseException as problem:  # noqa: BLE001 - encoding may run the user's code
-                error, outcome = problem, failure_of(claimed.fence, problem, final=True)
+                error, outcome = problem, failure_of(claimed.fence, problem, final=True, keep_frames=True)
             else:
                 size = 0 if text is None else len(text.encode())
                 if size <= self.result_bytes_max:
@@ -316,11 +316,13 @@ class Runner:
                 limit = self.result_bytes_max
                 message = f"the result has {size:,} bytes of JSON, more than task.result_bytes_max = {limit:,}"
                 error = ResultTooLargeError(message, hint="Return a reference to the data instead.")
-                outcome = failure_of(claimed.fence, error, final=True)
+                outcome = failure_of(claimed.fence, error, final=True, keep_frames=True)
         else:
             outcome = self._outcome(slot, claimed, error if error is not None else value)
         if outcome is not None and self._holdings.outcome(outcome):
             await self._tell_of_failure(claimed, context, outcome, error)
+        if error is not None and claimed.id not in self._remembered:
+            let_go(error)
 
     def _result(self, claimed: Claimed, value: Any) -> str | None:
         if type(value) is _JsonText:
@@ -356,7 +358,7 @@ class Runner:
                     final=report["final"],
                     mro=tuple(report["mro"]),
                 )
-        return failure_of(claimed.fence, raised)
+        return failure_of(claimed.fence, raised, keep_frames=True)
 
     def _interrupted(self, slot: Slot, claimed: Claimed, error: BaseException | None) -> Outcome | None:
         match slot.reason:
@@ -398,14 +400,16 @@ class Runner:
         if context is None or not (self._hooks.failure or self._remembers):
             return
         if error is None or outcome.kind is OutcomeKind.TIMEOUT:
-            error = TimeoutError(outcome.error_message)
+            where, error = error, TimeoutError(outcome.error_message)
+            error.__cause__ = where
         if self._remembers:
             self._remembered[claimed.id] = (context, error)
         await call_hooks(self._hooks.failure, context, error)
 
     def forget(self, task_id: str) -> None:
         """Let go of a failure about which the engine decided nothing that a hook is told."""
-        self._remembered.pop(task_id, None)
+        if (found := self._remembered.pop(task_id, None)) is not None:
+            let_go(found[1])
 
     async def settled(self, task_id: str, verdict: str) -> None:
         """Tell the hooks what the engine decided about a failure.
@@ -418,6 +422,7 @@ class Runner:
         if found is not None:
             hooks = {"failed": self._hooks.retry, "frozen": self._hooks.freeze}.get(verdict, [])
             await call_hooks(hooks, *found)
+            let_go(found[1])
 
 
 async def _on_loop(definition: TaskDefinition, context: AttemptContext, claimed: Claimed) -> Any:

@@ -94,7 +94,9 @@ class Runtime:
         self._children = Children(options.application)
         self.runner = Runner(registry, hooks, self._holdings, self._children, self._wake)
         self._pools = {name: self._pool() for name in self._queues()}
-        self._exchanger = Exchanger(worker_id, self._exchange_link, self._holdings, self._pools, list(registry), lease)
+        self._exchanger = Exchanger(
+            worker_id, self._exchange_link, self._holdings, self._pools, self._versions(), lease
+        )
         self._exchanger.on_idle = self._on_idle
         self._exchanger.on_settled = self._on_settled
         self.shutdown = Shutdown(self._holdings, self._pools, self.runner, self._exchanger, options.grace_seconds)
@@ -175,6 +177,9 @@ class Runtime:
             return list(self._options.queues)
         # a plain INSERT names no queue, so `default` is served by everybody who was not told otherwise
         return sorted({DEFAULT_QUEUE, *(each.policy.queue or DEFAULT_QUEUE for each in self._registry.values())})
+
+    def _versions(self) -> dict[str, int]:
+        return {name: definition.policy.version for name, definition in self._registry.items()}
 
     def _policies(self) -> list[TaskTypePolicy]:
         # an alias is known too, so that tasks under the old name are not parked
@@ -304,7 +309,10 @@ class Runtime:
         ordinary = self._options.concurrency or int(_number(values, "worker.concurrency", 10))
         for name, pool in self._pools.items():
             own = (self._options.queues or {}).get(name)
-            pool.limit = settings.worker_limits.get(name, ordinary if own is None else own)
+            chosen = settings.worker_limits.get(name)
+            if chosen is not None and own not in (None, chosen) and pool.limit != chosen:
+                log.info("queue %s: an operator's limit of %s holds, not the %s of -q", name, chosen, own)
+            pool.limit = chosen if chosen is not None else ordinary if own is None else own
         self.on_settings(settings)
         self._exchanger.nudge()
 
@@ -383,7 +391,10 @@ class Runtime:
 
     async def _on_idle(self) -> None:
         if self._options.drain and not self.shutdown.has_begun:
-            left = await self._exchange_link.call(calls.octop_remaining(list(self._pools), list(self._registry)))
+            known = self._versions()
+            left = await self._exchange_link.call(
+                calls.octop_remaining(list(self._pools), list(known), list(known.values()))
+            )
             if left == 0:
                 self.drained = True
                 self.stop()

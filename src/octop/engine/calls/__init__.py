@@ -5,11 +5,14 @@ from octop.engine.calls.acts import (
     octop_config_reset,
     octop_config_set,
     octop_delete,
+    octop_freeze,
     octop_pause,
     octop_resume,
     octop_retry,
     octop_scale,
+    octop_thaw,
 )
+from octop.engine.calls.bulk import octop_cancel_many, octop_delete_many, octop_retry_many
 from octop.engine.calls.exchange import octop_doubt, octop_doubtful, octop_exchange, octop_sleep
 from octop.engine.calls.tasks import octop_enqueue_many, octop_task
 from octop.engine.calls.workers import (
@@ -30,17 +33,20 @@ from octop.engine.calls.workers import (
 __all__ = [
     "octop_beat",
     "octop_cancel",
+    "octop_cancel_many",
     "octop_config_reset",
     "octop_config_set",
     "octop_control",
     "octop_declare_task_types",
     "octop_delete",
+    "octop_delete_many",
     "octop_deregister",
     "octop_doubt",
     "octop_doubtful",
     "octop_drain",
     "octop_enqueue_many",
     "octop_exchange",
+    "octop_freeze",
     "octop_lost",
     "octop_owned",
     "octop_pause",
@@ -49,9 +55,11 @@ __all__ = [
     "octop_remaining",
     "octop_resume",
     "octop_retry",
+    "octop_retry_many",
     "octop_scale",
     "octop_settings",
     "octop_sleep",
     "octop_sweep",
     "octop_task",
+    "octop_thaw",
 ]

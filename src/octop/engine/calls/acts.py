@@ -55,6 +55,20 @@ def octop_scale(queue: str, worker_limit: int | None) -> Call[None]:
     )
 
 
+def octop_freeze(task_type: str, reason: str = "") -> Call[bool]:
+    """Freeze a task type on all workers and in all queues; answer False if it was frozen already."""
+    return Call(
+        "select octop_freeze(%(task_type)s::text, %(reason)s::text)",
+        {"task_type": task_type, "reason": reason},
+        lambda rows: bool(first_value(rows)),
+    )
+
+
+def octop_thaw(task_type: str) -> Call[bool]:
+    """Lift the freeze of a task type; answer False if it was not frozen."""
+    return Call("select octop_thaw(%(task_type)s::text)", {"task_type": task_type}, lambda rows: bool(first_value(rows)))
+
+
 def octop_config_set(key: str, value: str) -> Call[str]:
     """Set one setting; value and answer are JSON text.
 

@@ -68,6 +68,7 @@ def octop_exchange(
     outcomes: Sequence[Outcome] = (),
     careful: bool = False,
     awake: bool = False,
+    versions: Sequence[int] | None = None,
 ) -> Call[Exchanged]:
     """Hand in outcomes and get tasks: one round trip, one commit.
 
@@ -80,6 +81,7 @@ def octop_exchange(
         outcomes: Every other end.
         careful: After TryAgainError send the same call again with True: it skips rows that others hold.
         awake: Clear what ``octop_sleep`` said.
+        versions: Of the code for each of task_types, in the same order; None = all are at 1.
 
     Returns:
         The tasks to be started, answers to outcomes, and where the walk over lanes stands.
@@ -96,7 +98,7 @@ def octop_exchange(
         " from octop_exchange(%(worker_id)s::text::uuid, %(queues)s::text[], %(wanted)s::integer[], %(task_types)s::text[],"
         " %(lanes)s::text[],"
         " %(done_ids)s::text::uuid[], %(done_attempts)s::text::integer[], %(done_claims)s::text::uuid[], %(done_results)s::text::text[],"
-        " %(outcomes)s::text::jsonb, %(careful)s::boolean, %(awake)s::boolean)",
+        " %(outcomes)s::text::jsonb, %(careful)s::boolean, %(awake)s::boolean, %(versions)s::integer[])",
         {
             "worker_id": worker_id,
             "queues": list(wanted),
@@ -110,6 +112,7 @@ def octop_exchange(
             "outcomes": json.dumps([_outcome(outcome) for outcome in outcomes]) if outcomes else None,
             "careful": careful,
             "awake": awake,
+            "versions": versions,
         },
         _exchanged,
     )

@@ -43,7 +43,7 @@ def octop_enqueue_many(tasks: Sequence[NewTask], *, fresh: bool = True) -> Call[
         " %(queues)s::text[], %(lanes)s::text[], %(tenants)s::text[], %(priorities)s::integer[], %(scheduled_at)s::text[]::timestamptz[],"
         " %(delay_seconds)s::double precision[], %(max_retries)s::integer[], %(timeout_seconds)s::double precision[],"
         " %(retry_policies)s::text[], %(tags)s::text[], %(metas)s::text[], %(retry_of)s::text[]::uuid[], %(fresh)s::boolean,"
-        " %(declared_queues)s::text[], %(declared_priorities)s::integer[])",
+        " %(declared_queues)s::text[], %(declared_priorities)s::integer[], %(min_versions)s::integer[])",
         {
             "task_types": [task.task_type for task in tasks],
             "payloads": [task.payload for task in tasks],
@@ -63,6 +63,7 @@ def octop_enqueue_many(tasks: Sequence[NewTask], *, fresh: bool = True) -> Call[
             "fresh": fresh,
             "declared_queues": _column(tasks, lambda task: task.declared_queue),
             "declared_priorities": _column(tasks, lambda task: task.declared_priority),
+            "min_versions": _column(tasks, lambda task: task.min_version),
         },
         _ids_and_created,
     )
@@ -78,7 +79,7 @@ def octop_task(id: str) -> Call[TaskRecord | None]:
     return Call(
         "select id::text, seq, tenant, queue, lane, task_type, payload::text, status, priority,"
         " to_json(scheduled_at)#>>'{}', to_json(due_at)#>>'{}', to_json(created_at)#>>'{}', to_json(started_at)#>>'{}',"
-        " to_json(completed_at)#>>'{}', retry_count, max_retries, last_error, result::text, timeout_seconds,"
+        " to_json(completed_at)#>>'{}', retry_count, max_retries, last_error, result::text, timeout_seconds, min_version,"
         " to_json(deadline_at)#>>'{}', attempt, lost_count, worker_id::text, blocked_by, tags, meta::text, retry_of::text, created_by"
         " from octop_task(%(id)s::text::uuid)",
         {"id": id},

@@ -20,6 +20,7 @@ def _policies(task_types: Sequence[TaskTypePolicy]) -> str:
                 "retry_policy": dict(policy.retry_policy) if policy.retry_policy is not None else None,
                 "run_in": policy.run_in,
                 "description": policy.description,
+                "version": policy.version,
             }
             for policy in task_types
         ]
@@ -154,11 +155,13 @@ def octop_lost(worker_id: str) -> Call[int]:
     )
 
 
-def octop_remaining(queues: Sequence[str], task_types: Sequence[str]) -> Call[int]:
+def octop_remaining(
+    queues: Sequence[str], task_types: Sequence[str], versions: Sequence[int] | None = None
+) -> Call[int]:
     """Return how many tasks of these queues and types run or may still start, at most 1,000; paused queues do not count."""
     return Call(
-        "select octop_remaining(%(queues)s::text[], %(task_types)s::text[])",
-        {"queues": list(queues), "task_types": list(task_types)},
+        "select octop_remaining(%(queues)s::text[], %(task_types)s::text[], %(versions)s::integer[])",
+        {"queues": list(queues), "task_types": list(task_types), "versions": versions},
         lambda rows: int(first_value(rows)),
     )
 

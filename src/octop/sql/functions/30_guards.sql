@@ -229,17 +229,32 @@ create or replace trigger octop_tasks_deleted_by_hand after delete on octop_task
 create or replace trigger octop_tasks_done_stray_refuse before insert on octop_tasks_done_stray
   for each row when (new.completed_at is null and new.status <> 'cancelled') execute function _octop_refuse_stray();
 
+create or replace function _octop_order_of(kind text, old jsonb, new jsonb) returns text
+  language sql immutable
+  return case
+    when kind = 'octop_holds' and coalesce(new, old) ->> 'kind' = 'queue' then case when new is null then 'resume' else 'pause' end
+    when kind = 'octop_holds' then case when new is null then 'thaw' else 'freeze' end
+    else case when new is null then 'forget '
+              -- an application says what its code says: its values are those that it declared
+              when old is null and jsonb_strip_nulls(new - array['name', 'run_in', 'description', 'declared', 'created_at', 'updated_at']) = new -> 'declared'
+                   or old is not null and old -> 'declared' <> new -> 'declared' then 'declare '
+              else 'set ' end
+         || case kind when 'octop_queues' then 'queue' else 'task type' end
+  end;
+comment on function _octop_order_of(text, jsonb, jsonb) is
+  'The word for a change of a row in a table of orders, as functions and command say it: pause, resume, freeze, thaw, or set, declare (by an application), forget with queue or task type.';
+
 create or replace function _octop_audit_table_change() returns trigger
   language plpgsql security definer set search_path from current
 as $$
 declare
-  o jsonb := case when tg_op <> 'INSERT' then to_jsonb(old) - array['declared', 'created_at', 'updated_at'] end;
-  n jsonb := case when tg_op <> 'DELETE' then to_jsonb(new) - array['declared', 'created_at', 'updated_at'] end;
+  v_old jsonb := case when tg_op <> 'INSERT' then to_jsonb(old) end;
+  v_new jsonb := case when tg_op <> 'DELETE' then to_jsonb(new) end;
+  v_not text[] := array['declared', 'created_at', 'updated_at'];
 begin
-  if o is distinct from n then
-    perform _octop_audit_write(lower(tg_op) || ' ' || tg_table_name,
-              coalesce(n ->> 'name', o ->> 'name', concat_ws(':', coalesce(n, o) ->> 'kind', coalesce(n, o) ->> 'target')),
-              jsonb_strip_nulls(jsonb_build_object('from', o, 'to', n)));
+  if v_old - v_not is distinct from v_new - v_not then
+    perform _octop_audit_write(_octop_order_of(tg_table_name, v_old, v_new), coalesce(v_new, v_old) ->> case tg_table_name when 'octop_holds' then 'target' else 'name' end,
+              jsonb_strip_nulls(jsonb_build_object('from', v_old - v_not, 'to', v_new - v_not)));
   end if;
   return null;
 end $$;

@@ -19,7 +19,8 @@ create or replace function octop_enqueue_many(
   retry_of        uuid[]             default null,
   fresh           boolean            default false,
   declared_queues text[]             default null,
-  declared_priorities integer[]      default null
+  declared_priorities integer[]      default null,
+  min_versions    integer[]          default null
 ) returns table (id uuid, created boolean)
   language plpgsql security definer set search_path from current set enable_seqscan = off
 as $$
@@ -55,6 +56,7 @@ begin
         array['OC112', format('the payload has %s bytes, more than task.payload_bytes_max (%s)', octet_length(u.payload), v_bytes)]
       when u.priority not between 0 and 9 then array['OC113', format('priority must be 0 to 9, not %s', u.priority)]
       when u.max_retries not between 0 and 1000 then array['OC113', format('max_retries must be 0 to 1000, not %s', u.max_retries)]
+      when u.min_version not between 1 and 1000 then array['OC113', format('min_version must be 1 to 1000, not %s', u.min_version)]
       when not (u.timeout_seconds > 0 and u.timeout_seconds <= 2678400) then
         array['OC113', format('timeout_seconds must be above 0 and at most 2678400 (31 days), not %s', u.timeout_seconds)]
       when not (u.delay_seconds >= 0 and u.delay_seconds <= 3153600000) then
@@ -66,8 +68,8 @@ begin
       when left(ltrim(u.meta, E' \t\r\n'), 1) <> '{' or octet_length(u.meta) > 65536 then array['OC111', 'meta must be a JSON object of at most 64 kB']
       end as problem
       from (select u.*, row_number() over () as n
-              from unnest(task_types, queues, lanes, tenants, payloads, priorities, scheduled_at, delay_seconds, max_retries, timeout_seconds, tags, metas)
-                     u (task_type, queue, lane, tenant, payload, priority, scheduled_at, delay_seconds, max_retries, timeout_seconds, tags, meta)) u) u
+              from unnest(task_types, queues, lanes, tenants, payloads, priorities, scheduled_at, delay_seconds, max_retries, timeout_seconds, tags, metas, min_versions)
+                     u (task_type, queue, lane, tenant, payload, priority, scheduled_at, delay_seconds, max_retries, timeout_seconds, tags, meta, min_version)) u) u
    where u.problem is not null limit 1;
   if found then
     raise exception 'octop: %', case when v_count > 1 then format('task %s of %s: %s', bad.n, v_count, bad.text) else bad.text end
@@ -88,15 +90,15 @@ begin
   -- 3. the rows
   with made as (
     insert into octop_tasks_live (id, tenant, queue, lane, task_type, payload, priority, scheduled_at, max_retries, timeout_seconds,
-                                  retry_policy, tags, meta, retry_of, created_by)
+                                  retry_policy, tags, meta, retry_of, created_by, min_version)
     select coalesce(u.id, octop_uuid7()), coalesce(u.tenant, ''), coalesce(u.queue, y.queue, case when y.name is null then u.declared_queue end, 'default'), coalesce(u.lane, ''), u.task_type,
            u.payload::jsonb, coalesce(u.priority, y.priority, case when y.name is null then u.declared_priority end, 5),
            coalesce(u.scheduled_at, _octop_now() + make_interval(secs => u.delay_seconds), _octop_now()),
-           u.max_retries, u.timeout_seconds, u.retry_policy::jsonb, u.tags::text[], u.meta::jsonb, u.retry_of, v_caller
+           u.max_retries, u.timeout_seconds, u.retry_policy::jsonb, u.tags::text[], u.meta::jsonb, u.retry_of, v_caller, u.min_version
       from unnest(v_ids, task_types, payloads, queues, lanes, tenants, priorities, scheduled_at, delay_seconds, max_retries,
-                  timeout_seconds, retry_policies, tags, metas, retry_of, declared_queues, declared_priorities)
+                  timeout_seconds, retry_policies, tags, metas, retry_of, declared_queues, declared_priorities, min_versions)
              u (id, task_type, payload, queue, lane, tenant, priority, scheduled_at, delay_seconds, max_retries,
-                timeout_seconds, retry_policy, tags, meta, retry_of, declared_queue, declared_priority)
+                timeout_seconds, retry_policy, tags, meta, retry_of, declared_queue, declared_priority, min_version)
       left join octop_task_types y on y.name = u.task_type
      where u.id <> all (v_known)
     on conflict (id) do nothing
@@ -123,10 +125,10 @@ begin
   end if;
 end $$;
 comment on function octop_enqueue_many(text[], text[], uuid[], text[], text[], text[], integer[], timestamptz[], double precision[], integer[],
-                                       double precision[], text[], text[], text[], uuid[], boolean, text[], integer[]) is
+                                       double precision[], text[], text[], text[], uuid[], boolean, text[], integer[], integer[]) is
   'Register many tasks in your transaction, all or nothing; answers id and whether it is new, in the order of the input. Arrays run in parallel; null = default for all, '
   'null inside = default for one. tags holds array literals. fresh = the ids were just made, do not look whether they exist. declared_queues and declared_priorities are what the code says '
-  'of the type; they hold until a worker has declared it, from then on the row in octop_task_types does. '
+  'of the type; they hold until a worker has declared it, from then on the row in octop_task_types does. min_versions: workers with older code of the type leave the task to others. '
   'Errors: OC110 name, OC111 payload, OC112 payload too large, OC113 option, OC114 time.';
 
 create or replace function octop_enqueue(
@@ -143,16 +145,17 @@ create or replace function octop_enqueue(
   retry_policy    jsonb            default null,
   tags            text[]           default null,
   meta            jsonb            default null,
-  id              uuid             default null
+  id              uuid             default null,
+  min_version     integer          default null
 ) returns table (id uuid, created boolean)
   language sql security definer set search_path from current
 as $$
   select m.id, m.created
     from octop_enqueue_many(array[task_type], array[payload::text], case when id is not null then array[octop_enqueue.id] end,
            array[queue], array[lane], array[tenant], array[priority], array[scheduled_at], array[delay_seconds], array[max_retries],
-           array[timeout_seconds], array[retry_policy::text], array[tags::text], array[meta::text]) m
+           array[timeout_seconds], array[retry_policy::text], array[tags::text], array[meta::text], min_versions => array[min_version]) m
 $$;
-comment on function octop_enqueue(text, jsonb, text, text, text, integer, timestamptz, double precision, integer, double precision, jsonb, text[], jsonb, uuid) is
+comment on function octop_enqueue(text, jsonb, text, text, text, integer, timestamptz, double precision, integer, double precision, jsonb, text[], jsonb, uuid, integer) is
   'Register one task in your transaction. With an id of your own the call may be repeated: an existing task, finished or not, is returned with created = false. '
   'Errors: OC110 name, OC111 payload, OC112 payload too large, OC113 option, OC114 time. '
   'Example: select * from octop_enqueue(''send_welcome'', ''{"user_id": 42}'', delay_seconds => 60);';

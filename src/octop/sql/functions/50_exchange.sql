@@ -24,14 +24,14 @@ begin
      where t.id between u.id and u.id and t.attempt = u.attempt and t.claim_id = u.claim_id and t.worker_id = p_worker
        and (not p_careful or t.ctid = any (v_tids))
     returning t.id, t.seq, t.tenant, t.queue, t.lane, t.task_type, t.payload, t.priority, t.scheduled_at, t.due_at, t.created_at, t.started_at,
-              t.retry_count, t.max_retries, t.last_error, t.timeout_seconds, t.attempt, t.lost_count, t.claim_id, t.retry_policy,
+              t.retry_count, t.max_retries, t.min_version, t.last_error, t.timeout_seconds, t.attempt, t.lost_count, t.claim_id, t.retry_policy,
               t.tags, t.meta, t.retry_of, t.created_by, u.result
   ), kept as (
     insert into octop_tasks_done (id, seq, tenant, queue, lane, task_type, payload, status, priority, scheduled_at, due_at, created_at, started_at,
-                                  completed_at, retry_count, max_retries, last_error, result, timeout_seconds, attempt, lost_count,
+                                  completed_at, retry_count, max_retries, min_version, last_error, result, timeout_seconds, attempt, lost_count,
                                   worker_id, claim_id, retry_policy, tags, meta, retry_of, created_by)
     select g.id, g.seq, g.tenant, g.queue, g.lane, g.task_type, g.payload, 'success', g.priority, g.scheduled_at, g.due_at, g.created_at, g.started_at,
-           _octop_now(), g.retry_count, g.max_retries, g.last_error, g.result::jsonb, g.timeout_seconds, g.attempt, g.lost_count,
+           _octop_now(), g.retry_count, g.max_retries, g.min_version, g.last_error, g.result::jsonb, g.timeout_seconds, g.attempt, g.lost_count,
            p_worker, g.claim_id, g.retry_policy, g.tags, g.meta, g.retry_of, g.created_by
       from gone g
     returning tenant, queue, scheduled_at
@@ -114,24 +114,24 @@ begin
     delete from octop_tasks_live t using judged j
      where t.ctid = j.tid and j.next in ('frozen', 'cancelled')
     returning t.id, t.seq, t.tenant, t.queue, t.lane, t.task_type, t.payload, t.priority, t.scheduled_at, t.due_at, t.created_at, t.started_at,
-              t.retry_count, t.max_retries, coalesce(j.short, t.last_error) as last_error, t.timeout_seconds, t.attempt,
+              t.retry_count, t.max_retries, t.min_version, coalesce(j.short, t.last_error) as last_error, t.timeout_seconds, t.attempt,
               (least(t.lost_count, 32766) + case when j.outcome = 'lost' or j.isolate then 1 else 0 end)::smallint as lost_count, t.worker_id, t.claim_id, t.retry_policy,
               t.tags, t.meta, t.retry_of, t.created_by, j.next, j.outcome, j.error_message
   ), frozen as (
     insert into octop_tasks_frozen (id, seq, tenant, queue, lane, task_type, payload, status, priority, scheduled_at, due_at, created_at, started_at,
-                                    retry_count, max_retries, last_error, timeout_seconds, attempt, lost_count, worker_id, claim_id,
+                                    retry_count, max_retries, min_version, last_error, timeout_seconds, attempt, lost_count, worker_id, claim_id,
                                     retry_policy, tags, meta, retry_of, created_by)
     select g.id, g.seq, g.tenant, g.queue, g.lane, g.task_type, g.payload, 'frozen', g.priority, g.scheduled_at, g.due_at, g.created_at, g.started_at,
-           g.retry_count, g.max_retries, g.last_error, g.timeout_seconds, g.attempt, g.lost_count, g.worker_id, g.claim_id,
+           g.retry_count, g.max_retries, g.min_version, g.last_error, g.timeout_seconds, g.attempt, g.lost_count, g.worker_id, g.claim_id,
            g.retry_policy, g.tags, g.meta, g.retry_of, g.created_by
       from gone g where g.next = 'frozen'
     returning id, status, tenant, queue, scheduled_at
   ), cancelled as (
     insert into octop_tasks_done (id, seq, tenant, queue, lane, task_type, payload, status, priority, scheduled_at, due_at, created_at, started_at,
-                                  completed_at, retry_count, max_retries, last_error, timeout_seconds, attempt, lost_count, worker_id, claim_id,
+                                  completed_at, retry_count, max_retries, min_version, last_error, timeout_seconds, attempt, lost_count, worker_id, claim_id,
                                   retry_policy, tags, meta, retry_of, created_by)
     select g.id, g.seq, g.tenant, g.queue, g.lane, g.task_type, g.payload, 'cancelled', g.priority, g.scheduled_at, g.due_at, g.created_at, g.started_at,
-           v_now, g.retry_count, g.max_retries, coalesce(case when g.outcome = 'cancelled' then left(g.error_message, 1024) end, g.last_error),
+           v_now, g.retry_count, g.max_retries, g.min_version, coalesce(case when g.outcome = 'cancelled' then left(g.error_message, 1024) end, g.last_error),
            g.timeout_seconds, g.attempt, g.lost_count, g.worker_id, g.claim_id, g.retry_policy, g.tags, g.meta, g.retry_of, g.created_by
       from gone g where g.next = 'cancelled'
     returning id, status, tenant, queue, scheduled_at
@@ -186,7 +186,7 @@ end $$;
 comment on function _octop_second_look(uuid, uuid, integer, uuid, text) is
   'Why an outcome changed nothing: again (locked, send it once more), kept (it had been accepted before), lost (the attempt is no longer this worker''s).';
 
-create or replace function _octop_claim(p_queue text, p_wanted integer, p_types text[], p_after text,
+create or replace function _octop_claim(p_queue text, p_wanted integer, p_types text[], p_versions integer[], p_after text,
                                         out last_lane text, out tids tid[], out parked integer)
   language plpgsql set search_path from current
 as $$
@@ -203,14 +203,14 @@ begin
   for v_round in 1..8 loop
     if exists (select from octop_tasks_live t where t.queue = p_queue and t.lane > '' and t.status in ('pending', 'failed')) then
       select l.last_lane, l.tids, l.strangers into last_lane, tids, v_strange
-        from _octop_claim_lanes(p_queue, p_wanted, p_types, v_held, v_ours, p_after) l;
+        from _octop_claim_lanes(p_queue, p_wanted, p_types, p_versions, v_held, v_ours, p_after) l;
     else
       last_lane := null;
-      select l.tids, l.strangers into tids, v_strange from _octop_claim_plain(p_queue, p_wanted, p_types, v_held, v_ours) l;
+      select l.tids, l.strangers into tids, v_strange from _octop_claim_plain(p_queue, p_wanted, p_types, p_versions, v_held, v_ours) l;
     end if;
     exit when v_strange = '{}' or cardinality(tids) >= p_wanted;
-    v_others := array(select distinct t.task_type from octop_tasks_live t where t.ctid = any (v_strange));
-    v_parked := _octop_park_rows(_octop_parkable(p_queue, v_others), v_strange);
+    v_others := _octop_parkable(p_queue, v_strange);
+    v_parked := _octop_park_rows(v_others, v_strange);
     if v_parked > 0 then
       v_parked := v_parked + _octop_park(p_queue, v_others, 500);
     end if;
@@ -218,30 +218,31 @@ begin
     v_ours := v_parked = 0;
   end loop;
 end $$;
-comment on function _octop_claim(text, integer, text[], text) is
+comment on function _octop_claim(text, integer, text[], integer[], text) is
   'Lock up to so many due tasks of one queue and answer their row addresses. Never waits: rows that others hold are skipped.';
 
-create or replace function _octop_claim_plain(p_queue text, p_wanted integer, p_types text[], p_held text[], p_ours boolean, out tids tid[], out strangers tid[])
+create or replace function _octop_claim_plain(p_queue text, p_wanted integer, p_types text[], p_versions integer[], p_held text[], p_ours boolean,
+                                              out tids tid[], out strangers tid[])
   language plpgsql set search_path from current
 as $$
 begin
   -- Bound by priority: walk each priority from its front, so that tasks of the future are never passed. The LIMIT around it has no
   -- ORDER BY: with one, all rows would be locked.
   with picked as materialized (
-    select r.tid, r.task_type = any (p_types) and r.task_type <> all (p_held) as ours
+    select r.tid, _octop_knows(p_types, p_versions, r.task_type, r.min_version) and r.task_type <> all (p_held) as ours
       from generate_series(0, 9) p cross join lateral (
-        select t.ctid as tid, t.task_type from octop_tasks_live t
+        select t.ctid as tid, t.task_type, t.min_version from octop_tasks_live t
          where t.queue = p_queue and t.lane = '' and t.priority = p and t.status in ('pending', 'failed')
-           and t.scheduled_at <= _octop_now() and (not p_ours or (t.task_type = any (p_types) and t.task_type <> all (p_held)))
+           and t.scheduled_at <= _octop_now() and (not p_ours or (_octop_knows(p_types, p_versions, t.task_type, t.min_version) and t.task_type <> all (p_held)))
          order by t.scheduled_at, t.id limit p_wanted for update skip locked) r
      limit p_wanted)
   select coalesce(array_agg(p.tid) filter (where p.ours), '{}'), coalesce(array_agg(p.tid) filter (where not p.ours), '{}')
     into tids, strangers from picked p;
 end $$;
-comment on function _octop_claim_plain(text, integer, text[], text[], boolean) is
-  'The front of a queue without lanes; strangers are rows of types that are held or that this worker does not know.';
+comment on function _octop_claim_plain(text, integer, text[], integer[], text[], boolean) is
+  'The front of a queue without lanes; strangers are rows of types that are held, or that this worker does not know in the version that they need.';
 
-create or replace function _octop_claim_lanes(p_queue text, p_wanted integer, p_types text[], p_held text[], p_ours boolean, p_after text,
+create or replace function _octop_claim_lanes(p_queue text, p_wanted integer, p_types text[], p_versions integer[], p_held text[], p_ours boolean, p_after text,
                                               out last_lane text, out tids tid[], out strangers tid[])
   language plpgsql set search_path from current
 as $$
@@ -271,12 +272,12 @@ begin
   -- the share is that of the whole round: the lanes after the last one alone would get the share of those before it
   v_share := greatest(1, p_wanted / greatest(1, cardinality(v_round)));
   with picked as materialized (
-    select l.lane, l.n, r.tid, r.task_type = any (p_types) and r.task_type <> all (p_held) as ours
+    select l.lane, l.n, r.tid, _octop_knows(p_types, p_versions, r.task_type, r.min_version) and r.task_type <> all (p_held) as ours
       from unnest(v_round) with ordinality l (lane, n) cross join lateral (
-      select s.tid, s.task_type from generate_series(0, 9) p cross join lateral (
-        select t.ctid as tid, t.task_type from octop_tasks_live t
+      select s.tid, s.task_type, s.min_version from generate_series(0, 9) p cross join lateral (
+        select t.ctid as tid, t.task_type, t.min_version from octop_tasks_live t
          where t.queue = p_queue and t.lane = l.lane collate "C" and t.priority = p and t.status in ('pending', 'failed')
-           and t.scheduled_at <= _octop_now() and (not p_ours or (t.task_type = any (p_types) and t.task_type <> all (p_held)))
+           and t.scheduled_at <= _octop_now() and (not p_ours or (_octop_knows(p_types, p_versions, t.task_type, t.min_version) and t.task_type <> all (p_held)))
          order by t.scheduled_at, t.id limit v_share for update skip locked) s
        limit v_share) r
      limit p_wanted)
@@ -288,12 +289,12 @@ begin
     last_lane := coalesce(v_round[cardinality(v_round)], p_after);
     -- short lanes left room: the long ones may have it. What is ours already is not skipped by its own lock, so it is named.
     with picked as materialized (
-      select r.tid, r.task_type = any (p_types) and r.task_type <> all (p_held) as ours
+      select r.tid, _octop_knows(p_types, p_versions, r.task_type, r.min_version) and r.task_type <> all (p_held) as ours
         from unnest(v_round) with ordinality l (lane, n) cross join lateral (
-        select s.tid, s.task_type from generate_series(0, 9) p cross join lateral (
-          select t.ctid as tid, t.task_type from octop_tasks_live t
+        select s.tid, s.task_type, s.min_version from generate_series(0, 9) p cross join lateral (
+          select t.ctid as tid, t.task_type, t.min_version from octop_tasks_live t
            where t.queue = p_queue and t.lane = l.lane collate "C" and t.priority = p and t.status in ('pending', 'failed')
-             and t.scheduled_at <= _octop_now() and (not p_ours or (t.task_type = any (p_types) and t.task_type <> all (p_held)))
+             and t.scheduled_at <= _octop_now() and (not p_ours or (_octop_knows(p_types, p_versions, t.task_type, t.min_version) and t.task_type <> all (p_held)))
              and t.ctid <> all (tids) and t.ctid <> all (strangers)
            order by t.scheduled_at, t.id limit v_room for update skip locked) s
          limit v_room) r
@@ -302,58 +303,8 @@ begin
       into tids, strangers from picked p;
   end if;
 end $$;
-comment on function _octop_claim_lanes(text, integer, text[], text[], boolean, text) is
-  'Walk the lanes of a queue in turn, bounded, beginning after the given one, and lock a share of each; strangers are rows of types that are held or that this worker does not know.';
-
-create or replace function _octop_parkable(p_queue text, p_types text[]) returns text[]
-  language sql stable set search_path from current
-as $$
-  select coalesce(array_agg(y), '{}') from unnest(p_types) y
-   where exists (select from octop_holds h where h.kind = 'task_type' and h.target = y)
-      or not exists (select from octop_workers w where y = any (w.task_types) and p_queue = any (w.queues) and w.beat_at > _octop_now() - _octop_lease())
-$$;
-comment on function _octop_parkable(text, text[]) is 'Which of these task types are held, or known to no living worker of the queue.';
-
-create or replace function _octop_park_rows(p_types text[], p_tids tid[]) returns integer
-  language plpgsql set search_path from current
-as $$
-declare
-  v_parked integer;
-begin
-  with parked as (
-    update octop_tasks_live t set status = 'blocked', blocked_by = 'task_type:' || t.task_type
-     where t.ctid = any (p_tids) and t.task_type = any (p_types)
-    returning t.tenant, t.queue
-  ), counted as (
-    insert into _octop_counter_deltas (tenant, queue, status, day, n)
-    select p.tenant, p.queue, s.status, '-infinity', s.sign * count(*)
-      from parked p cross join (values ('blocked', 1), ('waiting', -1)) s (status, sign)
-     group by p.tenant, p.queue, s.status, s.sign
-  )
-  select count(*) into v_parked from parked;
-  return v_parked;
-end $$;
-comment on function _octop_park_rows(text[], tid[]) is 'Set these rows, which the caller has locked, to blocked if their type is one of these. Answers how many.';
-
-create or replace function _octop_park(p_queue text, p_types text[], p_most integer) returns integer
-  language plpgsql set search_path from current
-as $$
-declare
-  v_types text[] := _octop_parkable(p_queue, p_types);
-begin
-  if v_types = '{}' then
-    return 0;
-  end if;
-  return _octop_park_rows(v_types, array(
-    select r.tid from generate_series(0, 9) p cross join lateral (
-      select t.ctid as tid from octop_tasks_live t
-       where t.queue = p_queue and t.lane = '' and t.priority = p and t.status in ('pending', 'failed')
-         and t.scheduled_at <= _octop_now() and t.task_type = any (v_types)
-       order by t.scheduled_at, t.id limit p_most for update skip locked) r
-     limit p_most));
-end $$;
-comment on function _octop_park(text, text[], integer) is
-  'Set due tasks whose type is held, or that no living worker of the queue knows, to blocked, without using a try. Answers how many.';
+comment on function _octop_claim_lanes(text, integer, text[], integer[], text[], boolean, text) is
+  'Walk the lanes of a queue in turn, bounded, beginning after the given one, and lock a share of each; strangers are rows of types that are held, or that this worker does not know in the version that they need.';
 
 create or replace function octop_exchange(
   worker_id     uuid,
@@ -367,7 +318,8 @@ create or replace function octop_exchange(
   done_results  text[]    default '{}',
   outcomes      jsonb     default null,
   careful       boolean   default false,
-  awake         boolean   default false
+  awake         boolean   default false,
+  versions      integer[] default null
 ) returns table (verdict text, id uuid, attempt integer, claim_id uuid, tenant text, queue text, lane text, task_type text, payload text,
                  priority smallint, retry_count integer, max_retries integer, timeout_seconds double precision,
                  scheduled_at timestamptz, due_at timestamptz, isolated boolean, tags text[], meta text)
@@ -454,7 +406,7 @@ begin
     select * into v_q from octop_queues q where q.name = v_queue;
     v_wanted := least(coalesce(wanted[i], 0), 10000);
     continue when v_wanted <= 0;
-    select c.tids, c.last_lane, c.parked into v_tids, v_lane, v_parked from _octop_claim(v_queue, v_wanted, task_types, lanes_after[i]) c;
+    select c.tids, c.last_lane, c.parked into v_tids, v_lane, v_parked from _octop_claim(v_queue, v_wanted, task_types, versions, lanes_after[i]) c;
     if v_lane is not null then
       verdict := 'lane'; queue := v_queue; lane := v_lane; id := null;
       return next;
@@ -486,7 +438,7 @@ begin
       from started s order by s.priority, s.scheduled_at, s.id;
   end loop;
 end $$;
-comment on function octop_exchange(uuid, text[], integer[], text[], text[], uuid[], integer[], uuid[], text[], jsonb, boolean, boolean) is
+comment on function octop_exchange(uuid, text[], integer[], text[], text[], uuid[], integer[], uuid[], text[], jsonb, boolean, boolean, integer[]) is
   'The one hot call: hand in outcomes, get tasks. Rows with verdict run are to be started; lost, again, failed, frozen, pending, cancelled answer outcomes (an accepted success has none); '
-  'lane tells after which lane the next walk begins; parked how many tasks of held or unknown types were set aside (look again at once). careful: after 55P03, 40001 or 40P01 send the same call again with true. awake: clears what octop_sleep said. '
+  'lane tells after which lane the next walk begins; parked how many tasks of held or unknown types were set aside (look again at once). careful: after 55P03, 40001 or 40P01 send the same call again with true. awake: clears what octop_sleep said. versions: of the code for each of task_types, in the same order; null = 1. '
   'Errors: OC301 isolation level, OC302 arrays of different length, OC115 a result over task.result_bytes_max; then nothing was done.';

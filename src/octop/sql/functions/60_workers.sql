@@ -33,18 +33,20 @@ as $$
 begin
   perform octop_declare_task_types(octop_register.policies);
   insert into octop_queues (name) select q from unnest(octop_register.queues) q order by q on conflict do nothing;
-  insert into octop_workers (id, name, host, pid, supervisor_id, version, queues, task_types)
+  insert into octop_workers (id, name, host, pid, supervisor_id, version, queues, task_types, versions)
   values (octop_register.worker_id, left(octop_register.name, 200), left(octop_register.host, 200), octop_register.pid, octop_register.supervisor_id,
-          octop_register.version, octop_register.queues, array(select p ->> 'name' from jsonb_array_elements(octop_register.policies) p))
+          octop_register.version, octop_register.queues,
+          array(select p ->> 'name' from jsonb_array_elements(octop_register.policies) with ordinality u (p, n) order by n),
+          array(select coalesce((p ->> 'version')::integer, 1) from jsonb_array_elements(octop_register.policies) with ordinality u (p, n) order by n))
   on conflict (id) do update
      set name = excluded.name, host = excluded.host, pid = excluded.pid, supervisor_id = excluded.supervisor_id, version = excluded.version,
          -- not the beat: it must still show that the lease was broken
-         queues = excluded.queues, task_types = excluded.task_types, draining = false;
+         queues = excluded.queues, task_types = excluded.task_types, versions = excluded.versions, draining = false;
   -- tasks of these types that nobody knew come back, the rest by the sweep
   perform _octop_unpark(1000);
 end $$;
 comment on function octop_register(uuid, text, text, integer, uuid, text, text[], jsonb) is
-  'A worker says who it is, what it serves and what it knows. Repeating it is harmless.';
+  'A worker says who it is, what it serves and what it knows; policies as for octop_declare_task_types, each with the "version" of its code (none = 1). Repeating it is harmless.';
 
 create or replace function octop_beat(worker_ids uuid[]) returns table (worker_id uuid, unbroken boolean)
   language sql security definer set search_path from current
@@ -169,19 +171,19 @@ begin
 end $$;
 comment on function octop_deregister(uuid) is 'A worker goes: what it still runs is released without using a try. Answers how many tasks that were.';
 
-create or replace function octop_remaining(queues text[], task_types text[]) returns integer
+create or replace function octop_remaining(queues text[], task_types text[], versions integer[] default null) returns integer
   language sql stable security definer set search_path from current
   set enable_seqscan = off set enable_bitmapscan = off
 as $$
   select count(*)::integer from (
     select from octop_tasks_live t
-     where t.queue = any (octop_remaining.queues) and t.task_type = any (octop_remaining.task_types) and t.status in ('pending', 'failed')
+     where t.queue = any (octop_remaining.queues) and _octop_knows(octop_remaining.task_types, octop_remaining.versions, t.task_type, t.min_version) and t.status in ('pending', 'failed')
        -- what is paused, or stopped by a limit of 0, would be waited for in vain
        and not exists (select from octop_holds h where h.kind = 'queue' and h.target = t.queue)
        and not exists (select from octop_queues q where q.name = t.queue and q.worker_limit = 0)
     union all
     select from octop_tasks_live t
-     where t.queue = any (octop_remaining.queues) and t.task_type = any (octop_remaining.task_types) and t.status = 'running'
+     where t.queue = any (octop_remaining.queues) and _octop_knows(octop_remaining.task_types, octop_remaining.versions, t.task_type, t.min_version) and t.status = 'running'
     limit 1000) x
 $$;
-comment on function octop_remaining(text[], text[]) is 'How many tasks of these queues and types run or may still start (queues that are paused or limited to 0 do not count), at most 1,000. For workers that stop when nothing is left.';
+comment on function octop_remaining(text[], text[], integer[]) is 'How many tasks of these queues and types run or may still start (queues that are paused or limited to 0 do not count), at most 1,000. For workers that stop when nothing is left.';

@@ -14,26 +14,27 @@ begin
 end $$;
 
 -- producer: registers tasks in its own transactions, sees and cancels its own
-grant insert (id, tenant, queue, lane, task_type, payload, priority, scheduled_at, max_retries, timeout_seconds, retry_policy, tags, meta),
+grant insert (id, tenant, queue, lane, task_type, payload, priority, scheduled_at, max_retries, timeout_seconds, retry_policy, tags, meta,
+              min_version),
       select (id) on octop_tasks to :"producer";
 grant usage on sequence octop_tasks_seq to :"producer";
 grant select on octop_my_tasks to :"producer";
 grant execute on function
   _octop_now(), octop_uuid7(), octop_uuid_time(uuid), _octop_caller(),
-  octop_enqueue(text, jsonb, text, text, text, integer, timestamptz, double precision, integer, double precision, jsonb, text[], jsonb, uuid),
+  octop_enqueue(text, jsonb, text, text, text, integer, timestamptz, double precision, integer, double precision, jsonb, text[], jsonb, uuid, integer),
   octop_enqueue_many(text[], text[], uuid[], text[], text[], text[], integer[], timestamptz[], double precision[], integer[], double precision[],
-                     text[], text[], text[], uuid[], boolean, text[], integer[]),
-  octop_task(uuid), octop_cancel(uuid, text)
+                     text[], text[], text[], uuid[], boolean, text[], integer[], integer[]),
+  octop_task(uuid), octop_cancel(uuid, text), octop_cancel_many(uuid[], text)
   to :"producer";
 
 -- worker: claims and reports; nothing that acts on other people's tasks
 grant execute on function
   _octop_now(), octop_uuid7(), octop_uuid_time(uuid),
-  octop_exchange(uuid, text[], integer[], text[], text[], uuid[], integer[], uuid[], text[], jsonb, boolean, boolean),
+  octop_exchange(uuid, text[], integer[], text[], text[], uuid[], integer[], uuid[], text[], jsonb, boolean, boolean, integer[]),
   octop_sleep(uuid, text[], double precision), octop_doubt(), octop_doubtful(xid8),
   octop_register(uuid, text, text, integer, uuid, text, text[], jsonb), octop_declare_task_types(jsonb),
   octop_beat(uuid[]), octop_owned(uuid, uuid[], integer[], uuid[]), octop_control(uuid), octop_settings(),
-  octop_drain(uuid), octop_deregister(uuid), octop_release_unheld(uuid, uuid[]), octop_lost(uuid), octop_remaining(text[], text[]), octop_sweep(uuid),
+  octop_drain(uuid), octop_deregister(uuid), octop_release_unheld(uuid, uuid[]), octop_lost(uuid), octop_remaining(text[], text[], integer[]), octop_sweep(uuid),
   octop_make_days(integer), octop_task(uuid)
   to :"worker";
 grant select on octop_config, octop_migrations to :"worker", :"producer";
@@ -41,11 +42,12 @@ grant select on octop_config, octop_migrations to :"worker", :"producer";
 -- viewer: reads everything
 grant select on octop_tasks, octop_attempts, octop_config, octop_queues, octop_task_types, octop_workers, octop_holds, octop_audit, octop_migrations,
   octop_task_summary, octop_failed_tasks, octop_running_tasks, octop_queue_summary, octop_worker_summary, octop_throughput, octop_latest_failures,
-  octop_my_tasks
+  octop_my_tasks, octop_failure_groups, octop_chores
   to :"viewer", :"operator";
 grant execute on function
   _octop_now(), octop_uuid_time(uuid), octop_task(uuid), octop_config_keys(), _octop_setting(text), _octop_caller(), _octop_summary(), _octop_counted(),
-  _octop_queue_counts(), octop_settings(), octop_retry_delay(jsonb, integer)
+  _octop_queue_counts(), octop_settings(), octop_retry_delay(jsonb, integer),
+  octop_error_pattern(text, text), octop_failed_attempts(timestamptz, integer)
   to :"viewer", :"operator";
 
 -- operator: acts
@@ -55,6 +57,7 @@ grant update (worker_limit, max_retries, timeout_seconds, retry_policy), insert 
   on octop_queues to :"operator";
 grant update (queue, priority, max_retries, timeout_seconds, retry_policy) on octop_task_types to :"operator";
 grant execute on function
-  octop_cancel(uuid, text), octop_retry(uuid), octop_delete(uuid), octop_pause(text, text), octop_resume(text), octop_scale(text, integer),
-  octop_config_set(text, jsonb), octop_make_days(integer), octop_drop_days(integer, integer), octop_uuid7()
+  octop_cancel(uuid, text), octop_retry(uuid), octop_delete(uuid), octop_cancel_many(uuid[], text), octop_retry_many(uuid[]), octop_delete_many(uuid[]),
+  octop_pause(text, text), octop_resume(text), octop_scale(text, integer),
+  octop_freeze(text, text), octop_thaw(text), octop_config_set(text, jsonb), octop_make_days(integer), octop_drop_days(integer, integer), octop_uuid7(), octop_recount()
   to :"operator";

@@ -29,6 +29,7 @@ create table octop_tasks (
   worker_id       uuid,
   claim_id        uuid,
   max_retries     integer,
+  min_version     integer,
   last_error      text,
   result          jsonb,
   timeout_seconds double precision,
@@ -59,6 +60,7 @@ comment on column octop_tasks.started_at is 'When the current or last attempt wa
 comment on column octop_tasks.completed_at is 'When the task reached success or cancelled.';
 comment on column octop_tasks.retry_count is 'Tries used up beyond the first: failures, timeouts and lost workers; releases and snoozes do not count.';
 comment on column octop_tasks.max_retries is 'Further tries after the first, 0 to 1000. Null = the task type''s, else the queue''s, else task.default_max_retries.';
+comment on column octop_tasks.min_version is 'Smallest version of the task type''s code that may run it, 1 to 1000: workers with older code leave it to others. Null = any.';
 comment on column octop_tasks.last_error is 'Short form of the last error, at most 1,024 characters. The long form is in octop_attempts.';
 comment on column octop_tasks.result is 'What the function returned, as JSON.';
 comment on column octop_tasks.timeout_seconds is 'Time limit of one attempt. Null = the task type''s, else the queue''s, else task.default_timeout_seconds.';
@@ -85,7 +87,7 @@ create table octop_tasks_live partition of octop_tasks (
     jsonb_typeof(payload) = 'object' and (meta is null or jsonb_typeof(meta) = 'object')),
   constraint octop_tasks_live_numbers_are_in_range check (
     priority between 0 and 9 and retry_count >= 0 and attempt >= 0
-    and (max_retries is null or max_retries between 0 and 1000)
+    and (max_retries is null or max_retries between 0 and 1000) and (min_version is null or min_version between 1 and 1000)
     and (timeout_seconds is null or (timeout_seconds > 0 and timeout_seconds <= 2678400))
     and (last_error is null or length(last_error) <= 1024)),
   constraint octop_tasks_live_times_are_finite check (
@@ -98,7 +100,7 @@ create table octop_tasks_live partition of octop_tasks (
 comment on table octop_tasks_live is 'Leaf of octop_tasks: unfinished tasks. Small and hot. The engine names it, people name octop_tasks.';
 comment on constraint octop_tasks_live_names_are_1_to_200_long on octop_tasks_live is 'Task type and queue have 1 to 200 characters, lane and tenant at most 200.';
 comment on constraint octop_tasks_live_payload_is_an_object on octop_tasks_live is 'payload and meta are JSON objects.';
-comment on constraint octop_tasks_live_numbers_are_in_range on octop_tasks_live is 'Priority 0 to 9, max_retries 0 to 1000, time limit above 0 and at most 31 days, last_error at most 1,024 characters.';
+comment on constraint octop_tasks_live_numbers_are_in_range on octop_tasks_live is 'Priority 0 to 9, max_retries 0 to 1000, min_version 1 to 1000, time limit above 0 and at most 31 days, last_error at most 1,024 characters.';
 comment on constraint octop_tasks_live_times_are_finite on octop_tasks_live is 'scheduled_at, due_at and created_at lie between the years 2000 and 3000.';
 
 -- The one index that every waiting task pays for: a claim reads it from the front, priority by priority.
@@ -249,6 +251,7 @@ create table octop_workers (
   version       text        not null default '',
   queues        text[]      collate "C" not null default '{}',
   task_types    text[]      collate "C" not null default '{}',
+  versions      integer[]   not null default '{}',
   started_at    timestamptz not null default _octop_now(),
   beat_at       timestamptz not null default _octop_now(),
   beating_since timestamptz not null default _octop_now(),
@@ -263,6 +266,7 @@ comment on column octop_workers.supervisor_id is 'Id of the supervisor that beat
 comment on column octop_workers.version is 'Version of the package that it runs.';
 comment on column octop_workers.queues is 'Queues that it serves.';
 comment on column octop_workers.task_types is 'Task types that it knows.';
+comment on column octop_workers.versions is 'Version of its code for each of task_types, in the same order; none = 1.';
 comment on column octop_workers.started_at is 'When it registered.';
 comment on column octop_workers.beat_at is 'Last accepted heartbeat. Older than worker.lease_seconds = its tasks are given to others.';
 comment on column octop_workers.beating_since is 'Start of its unbroken beats: only who has beaten for a whole lease may judge others.';
@@ -301,7 +305,7 @@ comment on column octop_audit.xid is 'Transaction that wrote it.';
 comment on column octop_audit.at is 'Moment of writing.';
 comment on column octop_audit.role is 'Login role, or the role chosen by SET ROLE.';
 comment on column octop_audit.application is 'application_name of the session.';
-comment on column octop_audit.action is 'What was done: cancel, retry, pause, resume, scale, config, update …';
+comment on column octop_audit.action is 'What was done: cancel, retry, delete, update (tasks, by hand), pause, resume, freeze, thaw, set or declare or forget queue or task type, config …';
 comment on column octop_audit.subject is 'To what: an id or a name.';
 comment on column octop_audit.detail is 'Before, after, reason.';
 create index octop_audit_at on octop_audit (at);
@@ -345,30 +349,15 @@ comment on column _octop_counters.tenant is 'Tenant of the tasks.';
 comment on column _octop_counters.queue is 'Queue of the tasks.';
 comment on column _octop_counters.status is 'waiting (pending and failed), blocked, frozen, success or cancelled.';
 comment on column _octop_counters.day is 'UTC day of completed_at; -infinity for what is not finished.';
-comment on column _octop_counters.n is 'How many.';
+comment on column _octop_counters.n is 'How many; in a delta how many more, or fewer.';
 comment on column _octop_counters.scheduled_sum is 'Sum of scheduled_at in seconds, for the mean; finished tasks only.';
 comment on column _octop_counters.scheduled_min is 'Earliest scheduled_at; finished tasks only.';
 comment on column _octop_counters.scheduled_max is 'Latest scheduled_at; finished tasks only.';
 
-create table _octop_counter_deltas (
-  tenant       text   collate "C" not null,
-  queue        text   collate "C" not null,
-  status       text   collate "C" not null,
-  day          date   not null,
-  n            bigint not null,
-  scheduled_sum numeric not null default 0,
-  scheduled_min timestamptz,
-  scheduled_max timestamptz
-) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+-- the same columns: a delta is a counter that nobody has added up yet
+create table _octop_counter_deltas (like _octop_counters including defaults including comments)
+  with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 comment on table _octop_counter_deltas is 'What changed and is not yet in _octop_counters: appended by each exchange, so that no counter row is fought for; folded by the sweep.';
-comment on column _octop_counter_deltas.tenant is 'Tenant of the tasks.';
-comment on column _octop_counter_deltas.queue is 'Queue of the tasks.';
-comment on column _octop_counter_deltas.status is 'waiting (pending and failed), blocked, frozen, success or cancelled.';
-comment on column _octop_counter_deltas.day is 'UTC day of completed_at; -infinity for what is not finished.';
-comment on column _octop_counter_deltas.n is 'How many more, or fewer.';
-comment on column _octop_counter_deltas.scheduled_sum is 'Sum of scheduled_at in seconds, for the mean; finished tasks only.';
-comment on column _octop_counter_deltas.scheduled_min is 'Earliest scheduled_at; finished tasks only.';
-comment on column _octop_counter_deltas.scheduled_max is 'Latest scheduled_at; finished tasks only.';
 
 create table _octop_chores (
   name    text        collate "C" primary key,

@@ -1,0 +1,205 @@
+-- The acts of people and programs on many tasks at once. Promise: one statement per kind of task, not per task; one row of the
+-- audit per task, so that each can be answered for; one verdict per id, and no error because of a task that is not as it was.
+-- Rows are locked in the order of their ids, so that two acts at once wait for each other and never in a circle.
+
+create or replace function _octop_ids_once(ids uuid[]) returns uuid[]
+  language plpgsql immutable set search_path from current
+as $$
+begin
+  if cardinality(ids) > 10000 then
+    raise exception 'octop: % ids at once, more than 10000', cardinality(ids)
+      using errcode = 'OC113', hint = 'Call it several times, each in its own transaction: some hundreds of ids lock for a short time only.';
+  end if;
+  return array(select distinct u from unnest(ids) u where u is not null order by u);
+end $$;
+comment on function _octop_ids_once(uuid[]) is 'Each id once, in order, without nulls; more than 10,000 are refused (OC113).';
+
+create or replace function _octop_ids_without(ids uuid[], gone uuid[]) returns uuid[]
+  language plpgsql immutable set search_path from current
+as $$
+begin
+  if cardinality(gone) = 0 then
+    return ids;
+  end if;
+  return array(select x.u from (select unnest(ids) as u except select unnest(gone)) x order by x.u);
+end $$;
+comment on function _octop_ids_without(uuid[], uuid[]) is 'The ids that are not among the others, in order.';
+
+create or replace function octop_cancel_many(ids uuid[], reason text default '') returns table (id uuid, verdict text)
+  language plpgsql security definer set search_path from current
+  set enable_seqscan = off set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_all     boolean := has_function_privilege(_octop_caller()::name, 'octop_retry(uuid)', 'execute');
+  v_me      text := _octop_caller();
+  v_left    uuid[] := _octop_ids_once(ids);
+  v_running uuid[];
+  v_now     uuid[];
+  v_was     text[];
+begin
+  -- A task that moves in this moment is invisible to the first look: look again, in a second statement, before saying "not found".
+  for v_look in 1..3 loop
+    exit when cardinality(v_left) = 0;
+    select coalesce(array_agg(x.id) filter (where x.status = 'running'), '{}') into v_running
+      from (select t.id, t.status from octop_tasks_live t where t.id = any (v_left) and (v_all or t.created_by = v_me) order by t.id for update) x;
+    if cardinality(v_running) > 0 then
+      update octop_tasks_live t set cancel_requested_at = coalesce(t.cancel_requested_at, _octop_now()) where t.id = any (v_running);
+      perform pg_notify('octop_wake', '');
+      perform _octop_audit_write('cancel', u::text, jsonb_build_object('reason', reason, 'was', 'running')) from unnest(v_running) u;
+      return query select u, 'requested' from unnest(v_running) u;
+      v_left := _octop_ids_without(v_left, v_running);
+      exit when cardinality(v_left) = 0;   -- "id = any" of nothing would let the planner take any partial index
+    end if;
+    with gone as (
+      delete from octop_tasks_live t where t.id = any (v_left) and t.status <> 'running' and (v_all or t.created_by = v_me) returning t.*
+    ), frozen as (
+      delete from octop_tasks_frozen t where t.id = any (v_left) and (v_all or t.created_by = v_me) returning t.*
+    ), it as (
+      select * from gone union all select * from frozen
+    ), kept as (
+      insert into octop_tasks_done (id, seq, tenant, queue, lane, task_type, payload, status, priority, scheduled_at, due_at, created_at, started_at,
+                                    completed_at, retry_count, max_retries, min_version, last_error, timeout_seconds, attempt, lost_count, retry_policy,
+                                    tags, meta, retry_of, created_by)
+      select g.id, g.seq, g.tenant, g.queue, g.lane, g.task_type, g.payload, 'cancelled', g.priority, g.scheduled_at, g.due_at, g.created_at, g.started_at,
+             _octop_now(), g.retry_count, g.max_retries, g.min_version, coalesce(nullif(left(octop_cancel_many.reason, 1024), ''), g.last_error),
+             g.timeout_seconds, g.attempt, g.lost_count, g.retry_policy, g.tags, g.meta, g.retry_of, g.created_by from it g
+      returning tenant, queue, scheduled_at
+    ), counted as (
+      insert into _octop_counter_deltas (tenant, queue, status, day, n, scheduled_sum, scheduled_min, scheduled_max)
+      select i.tenant, i.queue, _octop_counted_as(i.status), '-infinity', -count(*), 0, null, null from it i group by 1, 2, 3
+      union all
+      select k.tenant, k.queue, 'cancelled', (_octop_now() at time zone 'UTC')::date, count(*), sum(extract(epoch from k.scheduled_at)),
+             min(k.scheduled_at), max(k.scheduled_at) from kept k group by 1, 2
+    )
+    select coalesce(array_agg(i.id), '{}'), array_agg(i.status) into v_now, v_was from it i;
+    perform _octop_audit_write('cancel', u.id::text, jsonb_build_object('reason', reason, 'was', u.was)) from unnest(v_now, v_was) u (id, was);
+    return query select u, 'cancelled' from unnest(v_now) u;
+    v_left := _octop_ids_without(v_left, v_now);
+    -- cancelled already is as good as cancelled; what is found elsewhere has moved, and the next look gets it
+    select coalesce(array_agg(k.id), '{}'), array_agg(k.status) into v_now, v_was
+      from unnest(v_left) u (id) cross join lateral octop_task(u.id) k where k.status in ('success', 'cancelled');
+    return query select u.id, u.was from unnest(v_now, v_was) u (id, was);
+    v_left := _octop_ids_without(v_left, v_now);
+  end loop;
+  return query select u, 'not found' from unnest(v_left) u;
+end $$;
+comment on function octop_cancel_many(uuid[], text) is
+  'Cancel many tasks. Answers for each id once: cancelled, requested (it runs: its worker ends it within a second or so), success (it had finished, nothing was done) or not found. Repeating it is harmless. '
+  'Producers cancel their own. At most 10,000 ids, better some hundreds in each transaction. Example: select verdict, count(*) from octop_cancel_many(array(select id from octop_tasks where status = ''blocked'' limit 500), ''not needed'') group by 1;';
+
+create or replace function octop_retry_many(ids uuid[]) returns table (id uuid, verdict text, retried_as uuid)
+  language plpgsql security definer set search_path from current
+  set enable_seqscan = off set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_left   uuid[] := _octop_ids_once(ids);
+  v_now    uuid[];
+  v_new    uuid[];
+  v_was    text[];
+  v_queues text[];
+  v_found  octop_tasks[];
+begin
+  for v_look in 1..2 loop
+    exit when cardinality(v_left) = 0;
+    -- frozen: the same task, all tries again
+    with it as (
+      delete from octop_tasks_frozen f where f.id = any (v_left) returning f.*
+    ), back as (
+      insert into octop_tasks_live (id, seq, tenant, queue, lane, task_type, payload, status, priority, scheduled_at, due_at, created_at, started_at,
+                                    retry_count, max_retries, min_version, last_error, timeout_seconds, attempt, lost_count, retry_policy, tags, meta,
+                                    retry_of, created_by)
+      select f.id, f.seq, f.tenant, f.queue, f.lane, f.task_type, f.payload, 'pending', f.priority, _octop_now(), f.due_at, f.created_at, f.started_at,
+             0, f.max_retries, f.min_version, f.last_error, f.timeout_seconds, f.attempt, f.lost_count, f.retry_policy, f.tags, f.meta, f.retry_of,
+             f.created_by from it f
+      returning id, tenant, queue
+    ), counted as (
+      insert into _octop_counter_deltas (tenant, queue, status, day, n)
+      select b.tenant, b.queue, s.status, '-infinity', s.n * count(*) from back b cross join (values ('frozen', -1), ('waiting', 1)) s (status, n)
+       group by b.tenant, b.queue, s.status, s.n
+    )
+    select coalesce(array_agg(b.id), '{}'), array_agg(distinct b.queue) into v_now, v_queues from back b;
+    perform _octop_retried(v_now, 'frozen', v_queues);
+    return query select u, 'retried', u from unnest(v_now) u;
+    v_left := _octop_ids_without(v_left, v_now);
+    exit when cardinality(v_left) = 0;
+    -- waiting: at once
+    with back as (
+      update octop_tasks_live l set status = 'pending', scheduled_at = _octop_now()
+       -- named by what they are not: "in (pending, failed)" would let the planner walk the whole ready index
+       where l.id = any (v_left) and l.status <> all ('{running,blocked}') returning l.id, l.queue
+    )
+    select coalesce(array_agg(b.id), '{}'), array_agg(distinct b.queue) into v_now, v_queues from back b;
+    perform _octop_retried(v_now, 'waiting', v_queues);
+    return query select u, 'retried', u from unnest(v_now) u;
+    v_left := _octop_ids_without(v_left, v_now);
+
+    v_found := array(select k from unnest(v_left) u (id) cross join lateral octop_task(u.id) k);
+    -- finished: a new task that names the old one
+    with f as (
+      select array_agg(t.id) as ids, array_agg(t.status) as was, array_agg(t.task_type) as task_types, array_agg(t.payload::text) as payloads,
+             array_agg(t.queue) as queues, array_agg(t.lane) as lanes, array_agg(t.tenant) as tenants, array_agg(t.priority::integer) as priorities,
+             array_agg(t.max_retries) as max_retries, array_agg(t.timeout_seconds) as timeout_seconds, array_agg(t.retry_policy::text) as retry_policies,
+             array_agg(t.tags::text) as tags, array_agg(t.meta::text) as metas, array_agg(t.min_version) as min_versions
+        from unnest(v_found) t where t.status in ('success', 'cancelled')
+    )
+    select coalesce(f.ids, '{}'), f.was,
+           array(select m.id from octop_enqueue_many(f.task_types, f.payloads, queues => f.queues, lanes => f.lanes, tenants => f.tenants,
+                   priorities => f.priorities, max_retries => f.max_retries, timeout_seconds => f.timeout_seconds, retry_policies => f.retry_policies,
+                   tags => f.tags, metas => f.metas, retry_of => f.ids, min_versions => f.min_versions) with ordinality m (id, created, n) order by m.n)
+      into v_now, v_was, v_new from f;
+    perform _octop_audit_write('retry', u.id::text, jsonb_build_object('was', u.was, 'new', u.new)) from unnest(v_now, v_was, v_new) u (id, was, new);
+    return query select u.id, 'repeated', u.new from unnest(v_now, v_new) u (id, new);
+    v_left := _octop_ids_without(v_left, v_now);
+
+    select coalesce(array_agg(t.id), '{}'), array_agg(t.status) into v_now, v_was from unnest(v_found) t where t.status in ('running', 'blocked');
+    return query select u.id, u.was, null::uuid from unnest(v_now, v_was) u (id, was);
+    v_left := _octop_ids_without(v_left, v_now);
+  end loop;
+  return query select u, 'not found', null::uuid from unnest(v_left) u;
+end $$;
+comment on function octop_retry_many(uuid[]) is
+  'Try many tasks again, now. Answers for each id once: retried (frozen or waiting: the same task, due now; frozen gets all its tries again), repeated (finished: retried_as is a new task that names the old one), '
+  'running or blocked (nothing was done), not found. At most 10,000 ids, better some hundreds in each transaction. '
+  'Example: select verdict, count(*) from octop_retry_many(array(select id from octop_tasks where status = ''frozen'' and task_type = ''send'' limit 500)) group by 1;';
+
+create or replace function _octop_retried(ids uuid[], was text, queues text[]) returns void
+  language plpgsql set search_path from current
+as $$
+begin
+  if cardinality(ids) > 0 then
+    perform _octop_wake(queues, array_fill('-infinity'::timestamptz, array[cardinality(queues)]));
+    perform _octop_audit_write('retry', u::text, jsonb_build_object('was', was)) from unnest(ids) u;
+  end if;
+end $$;
+comment on function _octop_retried(uuid[], text, text[]) is 'Wakes who sleeps for these queues, and writes the audit.';
+
+create or replace function octop_delete_many(ids uuid[]) returns table (id uuid, verdict text)
+  language plpgsql security definer set search_path from current
+  set enable_seqscan = off set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_left uuid[] := _octop_ids_once(ids);
+  v_now  uuid[];
+  v_was  text[];
+begin
+  if cardinality(v_left) = 0 then
+    return;
+  end if;
+  with it as (
+    delete from octop_tasks_frozen f where f.id = any (v_left) returning f.id, f.tenant, f.queue
+  ), counted as (
+    insert into _octop_counter_deltas (tenant, queue, status, day, n) select i.tenant, i.queue, 'frozen', '-infinity', -count(*) from it i group by 1, 2
+  )
+  select coalesce(array_agg(i.id), '{}') into v_now from it i;
+  perform _octop_audit_write('delete', u::text, jsonb_build_object('was', 'frozen')) from unnest(v_now) u;
+  return query select u, 'deleted' from unnest(v_now) u;
+  v_left := _octop_ids_without(v_left, v_now);
+  select coalesce(array_agg(k.id), '{}'), array_agg(k.status) into v_now, v_was from unnest(v_left) u (id) cross join lateral octop_task(u.id) k;
+  return query select u.id, u.was from unnest(v_now, v_was) u (id, was);
+  return query select u, 'not found' from unnest(_octop_ids_without(v_left, v_now)) u;
+end $$;
+comment on function octop_delete_many(uuid[]) is
+  'Delete frozen tasks for good. Answers for each id once: deleted; or its status, when that is not frozen (nothing was done: cancel what is not finished, history drops itself); or not found. At most 10,000 ids, better some hundreds in each transaction.';

@@ -1,0 +1,118 @@
+-- Takes away exactly what the installer made, in one transaction: objects of ours in the schema, rights on it, and the schema
+-- itself if nothing else is in it. Nothing of anybody else's: no CASCADE; what stands on an object of ours is named and everything stays.
+begin;
+set local lock_timeout = '3s';
+set local client_min_messages = notice;
+do $octop_uninstall$
+declare
+  v_schema  text := :'schema';
+  v_owner   text := :'owner';
+  v_roles   text[] := array[:'producer', :'worker', :'operator', :'viewer', :'owner'];
+  v_found   oid := (select n.oid from pg_namespace n where n.nspname = :'schema');
+  v_drops   text[];
+  v_left    text[];
+  v_drop    text;
+  v_living  bigint;
+  v_problem text;
+  v_role    text;
+begin
+  perform pg_advisory_xact_lock(hashtextextended('octop install', 0));
+  if v_found is null or not exists (select from pg_class c where c.relnamespace = v_found and c.relname = 'octop_migrations') then
+    raise exception 'octop: Octop is not installed in schema %', v_schema
+      using errcode = '3F000', hint = 'octop migrate status --schema NAME looks into another schema.';
+  end if;
+  if not pg_has_role(current_user, v_owner, 'member') then
+    raise exception 'octop: % may not act as %', current_user, v_owner
+      using errcode = 'OC502', hint = format('As a superuser: GRANT %I TO %I;', v_owner, current_user);
+  end if;
+  if not :'force'::boolean then
+    execute format('select count(*) from %1$I.octop_workers w where w.beat_at > now() - %1$I._octop_lease()', v_schema) into v_living;
+    if v_living > 0 then
+      raise exception 'octop: % workers live', v_living
+        using errcode = 'OC507', hint = 'Stop them first, or print this script with --force. Nothing was removed.';
+    end if;
+  end if;
+
+  -- Views, functions, tables, the sequence; partitions, indexes, triggers, constraints and types go with their tables. Owned by us: an
+  -- object of somebody else's with such a name is none of ours.
+  select array_agg(x.statement) into v_drops from (
+    select 1 as step, format('drop trigger %I on %I.%I', t.tgname, v_schema, c.relname) as statement
+      from pg_trigger t join pg_class c on c.oid = t.tgrelid
+     where c.relnamespace = v_found and not t.tgisinternal and t.tgparentid = 0 and c.relname ~ '^_?octop_' and c.relowner = v_owner::regrole
+    union all
+    select 2, format('drop view %I.%I', v_schema, c.relname)
+      from pg_class c where c.relnamespace = v_found and c.relkind = 'v' and c.relname ~ '^_?octop_' and c.relowner = v_owner::regrole
+    union all
+    select 3, format('drop %s %s', case p.prokind when 'p' then 'procedure' else 'function' end, p.oid::regprocedure)
+      from pg_proc p where p.pronamespace = v_found and p.proname ~ '^_?octop_' and p.proowner = v_owner::regrole
+    union all
+    select 4, format('drop table %I.%I', v_schema, c.relname)
+      from pg_class c where c.relnamespace = v_found and c.relkind in ('r', 'p') and not c.relispartition
+       and c.relname ~ '^_?octop_' and c.relowner = v_owner::regrole
+    union all
+    select 5, format('drop sequence %I.%I', v_schema, c.relname)
+      from pg_class c where c.relnamespace = v_found and c.relkind = 'S' and c.relname ~ '^_?octop_' and c.relowner = v_owner::regrole
+       and not exists (select from pg_depend d where d.objid = c.oid and d.deptype in ('a', 'i'))
+     order by 1) x;
+
+  -- Ours stand on each other: what cannot go yet waits for the next round. A round in which nothing went meets somebody else's object.
+  execute format('set local role %I', v_owner);
+  while cardinality(v_drops) > 0 loop
+    v_left := '{}';
+    foreach v_drop in array v_drops loop
+      begin
+        execute v_drop;
+      exception when dependent_objects_still_exist then
+        v_left := v_left || v_drop;
+      end;
+    end loop;
+    if cardinality(v_left) = cardinality(v_drops) then
+      with relations as materialized (
+        select c.oid from pg_class c where c.relnamespace = v_found and c.relname ~ '^_?octop_' and c.relowner = v_owner::regrole
+      ), functions as materialized (
+        select p.oid from pg_proc p where p.pronamespace = v_found and p.proname ~ '^_?octop_' and p.proowner = v_owner::regrole
+      )
+      select string_agg(distinct pg_describe_object(d.classid, d.objid, d.objsubid), E'\n') into v_problem
+        from pg_depend d
+        left join pg_rewrite w on d.classid = 'pg_rewrite'::regclass and w.oid = d.objid
+        left join pg_attrdef a on d.classid = 'pg_attrdef'::regclass and a.oid = d.objid
+        left join pg_constraint k on d.classid = 'pg_constraint'::regclass and k.oid = d.objid
+        left join pg_trigger t on d.classid = 'pg_trigger'::regclass and t.oid = d.objid
+       where d.deptype = 'n'
+         and (d.refclassid = 'pg_class'::regclass and d.refobjid in (select r.oid from relations r)
+              or d.refclassid = 'pg_proc'::regclass and d.refobjid in (select f.oid from functions f)
+              or d.refclassid = 'pg_type'::regclass and d.refobjid in (select y.oid from pg_type y join relations r on r.oid = y.typrelid))
+         and coalesce(w.ev_class, a.adrelid, nullif(k.conrelid, 0), t.tgrelid, d.objid) not in (select r.oid from relations r union all select f.oid from functions f);
+      raise exception 'octop: something that is not Octop''s stands on it'
+        using errcode = '2BP01', detail = coalesce(v_problem, v_left[1]), hint = 'Drop or change what the detail names, then run this again. Nothing was removed.';
+    end if;
+    v_drops := v_left;
+  end loop;
+  reset role;
+
+  foreach v_role in array v_roles loop
+    if exists (select from pg_roles r where r.rolname = v_role) then
+      execute format('revoke all on schema %I from %I', v_schema, v_role);
+    end if;
+  end loop;
+  if v_schema <> 'public' and not exists (
+       select from pg_depend d where d.refclassid = 'pg_namespace'::regclass and d.refobjid = v_found and d.deptype in ('n', 'a', 'i')) then
+    execute format('drop schema %I', v_schema);
+    raise notice 'octop: dropped the empty schema %', v_schema;
+  end if;
+  if :'roles'::boolean then
+    foreach v_role in array v_roles loop
+      if exists (select from pg_roles r where r.rolname = v_role) then
+        begin
+          execute format('drop role %I', v_role);
+        exception when dependent_objects_still_exist then
+          get stacked diagnostics v_problem = pg_exception_detail;
+          raise exception 'octop: the role % is needed elsewhere', v_role
+            using errcode = '2BP01', detail = v_problem,
+            hint = 'Another schema or database uses the same roles: print this script without --roles. Nothing was removed.';
+        end;
+      end if;
+    end loop;
+  end if;
+end $octop_uninstall$;
+commit;

@@ -1,0 +1,1 @@
+"""One application in the versions that a roll-out lets meet each other."""
