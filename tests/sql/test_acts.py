@@ -139,39 +139,6 @@ def test_a_frozen_task_that_comes_back_has_all_its_tries_again(dba, hire, operat
     assert column(dba, "select attempt from octop_attempts order by 1") == [1, 2, 3, 4]
 
 
-def test_pause_and_resume_say_whether_they_changed_anything(database, dba, operator, hire):
-    hire(queues=["mail"])
-    assert column(operator, "select octop_pause('mail', 'incident 7')") == [True]
-    assert column(operator, "select octop_pause('mail', 'again')") == [False]
-    assert rows(dba, "select name, paused, pause_reason, paused_by from octop_queue_summary") == [
-        ("mail", True, "incident 7", "octop_operator")
-    ]
-    with database.connect() as ear:
-        ear.execute("listen octop_wake")
-        assert column(operator, "select octop_resume('mail')") == [True]
-        assert [each.payload for each in ear.notifies(timeout=5, stop_after=1)] == ["mail"]
-    assert column(operator, "select octop_resume('mail')") == [False]
-    assert column(dba, "select action from octop_audit where subject like '%%mail' order by seq") == [
-        "insert octop_queues",
-        "insert octop_holds",
-        "delete octop_holds",
-    ]
-    for bad in ("", None, "x" * 201):
-        refused("OC110", operator, "select octop_pause(%s)", bad)
-        refused("OC110", operator, "select octop_scale(%s, 1)", bad)
-
-
-def test_scale_sets_and_takes_back_the_operators_limit(dba, operator):
-    for limit in (5, 0, 10_000, None):
-        do(operator, "select octop_scale('mail', %s)", limit)
-        assert value(dba, "select worker_limit from octop_queues where name = 'mail'") == limit
-    for bad in (-1, 10_001):
-        refused("OC113", operator, "select octop_scale('mail', %s)", bad)
-    assert [each[4].get("to", {}).get("worker_limit") for each in acts(dba)] == [5, 0, 10_000, None]
-    do(operator, "select octop_scale('mail', null)")  # no change, no entry
-    assert len(acts(dba)) == 4
-
-
 def test_delete_takes_frozen_tasks_only(dba, hire, operator):
     frozen, *_ = in_status(dba, hire, "frozen")
     pending = add(dba)
@@ -182,28 +149,6 @@ def test_delete_takes_frozen_tasks_only(dba, hire, operator):
     ]
     assert column(dba, "select id::text from octop_tasks") == [pending]
     assert acts(dba) == [("octop_operator", "desk", "delete", frozen, {"was": "frozen"})]
-
-
-def test_odd_queue_names_are_paused_scaled_and_resumed_like_others(dba, hire, operator):
-    for odd in (
-        "my-queue",
-        "My.Queue",
-        "user",
-        'a"b',
-        "o'brien",
-        "a$$b",
-        "a\\b",
-        "'x; drop table octop_tasks",
-        "é" * 200,
-        " ",
-        "%s",
-    ):
-        do(operator, "select octop_scale(%s, 3), octop_pause(%s)", odd, odd)
-        worker = hire(queues=[odd], types=[odd])
-        add(dba, odd, queue=odd)
-        assert worker.claim(1) == [], odd
-        do(operator, "select octop_resume(%s)", odd)
-        assert worker.succeed(worker.claim_one()) == [], odd
 
 
 def test_the_audit_names_the_person_behind_set_role_and_security_definer(database, dba):

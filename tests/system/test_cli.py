@@ -1,7 +1,6 @@
 """The command on a real database: text, JSON, exit codes. In process, so that forty commands take seconds."""
 
 import json
-import re
 import subprocess
 import sys
 import uuid
@@ -10,74 +9,7 @@ import psycopg
 import pytest
 
 from octop import __version__
-from octop.cli import entry
-from octop.engine.connect import open_connection
-
-
-class Command:
-    """Runs `octop` as a shell would, less the start of Python."""
-
-    def __init__(self, capsys):
-        self.capsys = capsys
-
-    def __call__(self, *arguments, code=0):
-        self.capsys.readouterr()
-        ended = entry.run([str(each) for each in arguments])
-        printed = self.capsys.readouterr()
-        assert ended == code, printed.err
-        self.err = printed.err
-        return printed.out
-
-    def json(self, *arguments, code=0):
-        return json.loads(self(*arguments, "--json", code=code))
-
-
-@pytest.fixture
-def octop(database, monkeypatch, tmp_path, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OCTOP_DSN", database.url)
-    for name in ("DATABASE_URL", "OCTOP_SCHEMA", "OCTOP_APP", "NO_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    return Command(capsys)
-
-
-def enqueue(octop, *arguments):
-    return octop("enqueue", *arguments).strip()
-
-
-def claim(connection):
-    """Register a worker and claim all that is due, by the functions that a worker calls."""
-    worker = str(uuid.uuid4())
-    types = json.dumps([{"name": "fails"}])
-    connection.execute(
-        "select octop_register(%s::text::uuid, 'one', 'host', 1, null, '0', array['default'], %s::text::jsonb)",
-        (worker, types),
-    )
-    rows = connection.execute(
-        "select id, attempt, claim_id from octop_exchange(%s::text::uuid, array['default'], array[10], array['fails'])",
-        (worker,),
-    ).fetchall()
-    return worker, rows
-
-
-def freeze(database, task_id):
-    """Bring a task where a worker would, by the functions that a worker calls."""
-    with open_connection(database.url, application_name="test") as connection:
-        worker, rows = claim(connection)
-        row = next(row for row in rows if row[0] == task_id)
-        outcome = {
-            "id": row[0],
-            "attempt": row[1],
-            "claim_id": row[2],
-            "outcome": "failure",
-            "error_class": "ValueError",
-            "error_message": "no\nway",
-            "traceback": "Traceback (most recent call last):\n  File x\nValueError: no way",
-        }
-        connection.execute(
-            "select octop_exchange(%s::text::uuid, outcomes => %s::text::jsonb)", (worker, json.dumps([outcome]))
-        )
-
+from tests.system.by_hand import enqueue, finish, freeze
 
 # --- enqueue ----------------------------------------------------------------------------------------------------------
 
@@ -144,101 +76,6 @@ def test_a_payload_over_the_limit_is_refused(octop):
     assert "task.payload_bytes_max" in octop.err
 
 
-# --- tasks ------------------------------------------------------------------------------------------------------------
-
-
-def test_tasks_are_listed_the_latest_first_and_filtered(octop):
-    first = enqueue(octop, "greet")
-    second = enqueue(octop, "send", "--queue", "mail", "--tenant", "t")
-    octop("tasks", "cancel", first)
-    assert [each["id"] for each in octop.json("tasks", "list")] == [second, first]
-    for option, value, expected in (
-        ("--status", "cancelled", first),
-        ("--queue", "mail", second),
-        ("--type", "greet", first),
-        ("--tenant", "t", second),
-        ("--limit", 1, second),
-    ):
-        assert [each["id"] for each in octop.json("tasks", "list", option, value)] == [expected]
-    assert octop.json("tasks", "list", "--since", "1h") != []
-    lines = octop("tasks", "list").splitlines()
-    assert lines[0].split()[:4] == ["id", "type", "queue", "status"]
-    assert lines[1].split()[:4] == [second, "send", "mail", "pending"]
-    octop("tasks", "list", "--status", "nonsense", code=2)
-
-
-def test_an_empty_list_says_so_on_stderr(octop):
-    assert octop("tasks", "list").count("\n") == 1
-    assert "No such task" in octop.err
-
-
-def test_a_frozen_task_shows_its_attempts_and_comes_back(octop, database):
-    task_id = enqueue(octop, "fails", "--max-retries", 0)
-    freeze(database, task_id)
-    text = octop("tasks", "show", task_id)
-    assert "status        frozen" in text
-    assert "attempt 1: failure after" in text
-    assert "ValueError: no way" in text
-    assert f"octop tasks retry {task_id}" in text
-    (attempt,) = octop.json("tasks", "show", task_id)["attempts"]
-    assert (attempt["outcome"], attempt["error_class"]) == ("failure", "ValueError")
-    assert octop.json("failures")[0]["id"] == task_id
-    assert "no\\x0away" in octop("failures")
-    octop("tasks", "wait", task_id, code=1)
-    assert octop.json("tasks", "retry", task_id) == [{"id": task_id, "retried_as": task_id}]
-    assert octop.json("tasks", "show", task_id)["status"] == "pending"
-
-
-def test_a_task_that_ended_is_retried_as_a_new_one(octop):
-    task_id = enqueue(octop, "greet", "name=Ann")
-    assert octop.json("tasks", "cancel", task_id, "--reason", "why not") == [{"id": task_id, "verdict": "cancelled"}]
-    (answer,) = octop.json("tasks", "retry", task_id)
-    assert answer["retried_as"] != task_id
-    assert octop.json("tasks", "show", answer["retried_as"])["retry_of"] == task_id
-    assert "its repetition is" in octop("tasks", "retry", task_id)
-
-
-def test_the_exit_code_of_acts_on_many_tasks_is_that_of_the_first_error(octop):
-    task_id, missing = enqueue(octop, "greet"), str(uuid.uuid4())
-    answers = octop.json("tasks", "cancel", missing, task_id, code=3)
-    assert answers[1] == {"id": task_id, "verdict": "cancelled"}
-    assert "there is no task" in answers[0]["error"]
-    for act in ("show", "cancel", "retry", "wait"):
-        octop("tasks", act, missing, code=3)
-
-
-def test_wait_gives_up_with_7_and_ends_with_0_after_success(octop, database):
-    task_id = enqueue(octop, "fails")
-    octop("tasks", "wait", task_id, "--timeout", "0.1", code=7)
-    octop("enqueue", "fails", "--wait-timeout", "100ms", code=7)
-    assert "still pending" in octop.err
-    with open_connection(database.url, application_name="test") as connection:
-        worker, rows = claim(connection)
-        ids, attempts, claims = (list(each) for each in zip(*rows, strict=True))
-        connection.execute(
-            "select octop_exchange(%s::text::uuid, done_ids => %s::text[]::uuid[], done_attempts => %s, done_claims => %s::text[]::uuid[],"
-            " done_results => %s::text[])",
-            (worker, ids, attempts, claims, ['{"a": 1}'] * len(ids)),
-        )
-    assert octop("tasks", "wait", task_id).strip() == f'{task_id} success {{"a": 1}}'
-    (answer,) = octop.json("tasks", "wait", task_id)
-    assert (answer["status"], answer["result"]) == ("success", {"a": 1})
-    octop("tasks", "cancel", task_id, code=8)
-    assert "has finished with success" in octop.err
-
-
-def finish(database):
-    """Let all that is due succeed."""
-    with open_connection(database.url, application_name="test") as connection:
-        worker, rows = claim(connection)
-        ids, attempts, claims = (list(each) for each in zip(*rows, strict=True))
-        connection.execute(
-            "select octop_exchange(%s::text::uuid, done_ids => %s::text[]::uuid[], done_attempts => %s,"
-            " done_claims => %s::text[]::uuid[], done_results => %s::text[])",
-            (worker, ids, attempts, claims, ["3"] * len(ids)),
-        )
-
-
 def test_enqueue_prints_the_same_object_whether_it_waits_or_not(octop, database):
     task_id = octop.json("enqueue", "fails")["id"]
     finish(database)
@@ -259,140 +96,7 @@ def test_enqueue_prints_the_same_object_whether_it_waits_or_not(octop, database)
     assert octop.json("enqueue", "fails", "--id", cancelled, "--wait", code=1)["status"] == "cancelled"
 
 
-def test_a_task_is_found_by_the_beginning_of_its_id_wherever_it_is(octop, database):
-    ids = {status: f"{n}1234567-0000-7000-8000-000000000000" for n, status in enumerate(("done", "frozen", "live"))}
-    for status, task_id in ids.items():
-        if status != "live":
-            enqueue(octop, "fails", "--max-retries", 0, "--id", task_id)
-            finish(database) if status == "done" else freeze(database, task_id)
-    enqueue(octop, "fails", "--id", ids["live"])
-    for n, (status, found) in enumerate(zip(ids, ("success", "frozen", "pending"), strict=True)):
-        task = octop.json("tasks", "show", f"{n}1234567")
-        assert (task["id"], task["status"]) == (ids[status], found)
-    octop("tasks", "wait", "01234567-0000")
-    assert octop.json("tasks", "retry", "11234567") == [{"id": ids["frozen"], "retried_as": ids["frozen"]}]
-    assert octop.json("tasks", "cancel", "21234567-00", "11234567")[0] == {"id": ids["live"], "verdict": "cancelled"}
-    octop("tasks", "show", "31234567", code=3)
-    assert "no task's id begins with 31234567" in octop.err
-
-
-def test_a_beginning_that_fits_several_ids_is_refused_and_nothing_is_done(octop):
-    ids = [f"01234567-0000-7000-8000-00000000000{n}" for n in range(2)]
-    for task_id in ids:
-        enqueue(octop, "greet", "--id", task_id)
-    other = enqueue(octop, "greet")
-    for act in (["show"], ["cancel", other], ["retry"], ["wait"]):
-        octop("tasks", *act, "01234567", code=2)
-        for task_id in ids:
-            assert f"\n  {task_id}\n" in octop.err
-    assert {each["status"] for each in octop.json("tasks", "list")} == {"pending"}
-
-
-def test_a_producer_names_its_own_task_by_its_beginning(octop, database):
-    dsn = database.url_as(database.make_role("octop_producer"))
-    task_id = octop("--dsn", dsn, "enqueue", "greet", "--id", "01234567-0000-7000-8000-000000000000").strip()
-    assert task_id in octop("--dsn", dsn, "tasks", "cancel", "01234567")
-
-
-def test_an_act_on_many_names_each_that_failed_once_with_the_cure(octop):
-    missing, task_id = str(uuid.uuid4()), enqueue(octop, "greet")
-    octop("tasks", "cancel", missing, task_id, code=3)
-    first, second = octop.err.splitlines()
-    assert first == f"octop: there is no task {missing}"
-    assert second.startswith("  hint: ")
-
-
-def test_an_attempt_without_a_class_shows_no_stray_colon(octop, database):
-    task_id = enqueue(octop, "fails")
-    with database.connect() as connection:
-        connection.execute(
-            "insert into octop_attempts (task_id, attempt, tenant, queue, task_type, ended_at, outcome, error_message)"
-            " values (%s, 1, '', 'default', 'fails', now(), 'lost', 'its worker died')",
-            (task_id,),
-        )
-    assert "\n  its worker died\n" in octop("tasks", "show", task_id)
-
-
-def test_failures_are_listed_with_where_and_how_often(octop, database):
-    ids = []
-    for most in (0, 5):
-        ids.append(enqueue(octop, "fails", "--max-retries", most))
-        freeze(database, ids[-1])
-    rows = octop.json("failures")
-    assert [(row["id"], row["status"], row["queue"], row["attempt"]) for row in rows] == [
-        (ids[1], "failed", "default", 1),
-        (ids[0], "frozen", "default", 1),
-    ]
-    assert octop("failures").split("\n")[0].split()[:5] == ["id", "type", "queue", "status", "attempt"]
-    assert [each["id"] for each in octop.json("failures", "--limit", 1)] == [ids[1]]
-    octop("failures", "--limit", 1)
-    assert "--limit shows more" in octop.err
-
-
-# --- queues, workers, config ------------------------------------------------------------------------------------------
-
-
-def test_a_queue_is_paused_with_a_reason_and_resumed(octop):
-    enqueue(octop, "greet", "--queue", "mail")
-    assert octop.json("queues", "pause", "mail", "--reason", "night") == {
-        "queue": "mail",
-        "paused": True,
-        "changed": True,
-    }
-    assert "was paused already" in octop("queues", "pause", "mail")
-    (queue,) = octop.json("queues", "list")
-    assert (queue["name"], queue["waiting"], queue["paused"], queue["pause_reason"]) == ("mail", 1, True, "night")
-    assert octop("queues", "list").splitlines()[1].split()[-1] == "night"
-    assert "runs again" in octop("queues", "resume", "mail")
-    assert "was not paused" in octop("queues", "resume", "mail")
-
-
-def test_a_queue_is_scaled_and_given_back(octop):
-    octop("queues", "scale", "mail", 7)
-    assert octop.json("queues", "list")[0]["worker_limit"] == 7
-    octop("queues", "scale", "mail", "reset")
-    assert octop.json("queues", "list")[0]["worker_limit"] is None
-    for wrong in ("many", "-1", "2.5"):
-        octop("queues", "scale", "mail", wrong, code=2)
-    octop("queues", "scale", "mail", 1_000_000, code=2)
-    assert "0 to 10000" in octop.err
-
-
-def test_an_act_on_a_queue_that_nobody_knows_is_done_and_noted(octop):
-    for act in (["pause", "nosuch"], ["resume", "nosuch"], ["scale", "nosuch", 3]):
-        octop("queues", *act)
-        assert "no task and no worker uses the queue nosuch yet" in octop.err
-    # an operator has named it meanwhile
-    octop("queues", "scale", "nosuch", 4)
-    assert "no task" not in octop.err
-    enqueue(octop, "greet", "--queue", "mail")
-    octop("queues", "pause", "mail")
-    assert "no task" not in octop.err
-
-
-def test_a_queue_is_reset_and_forgotten_when_nothing_uses_it(octop, database):
-    octop("queues", "scale", "nosuch", 3)
-    assert octop.json("queues", "reset", "nosuch") == {"queue": "nosuch", "changed": True, "forgotten": True}
-    assert octop.json("queues", "list") == []
-    assert "nothing was set" in octop("queues", "reset", "nosuch")
-    enqueue(octop, "greet", "--queue", "mail")
-    octop("queues", "scale", "mail", 3)
-    with database.connect() as connection:
-        connection.execute(
-            "update octop_queues set max_retries = 9, retry_policy = '{\"delays\": [1]}',"
-            " declared = '{\"timeout_seconds\": 60, \"retry_policy\": null}' where name = 'mail'"
-        )
-    assert octop.json("queues", "reset", "mail") == {"queue": "mail", "changed": True, "forgotten": False}
-    with database.connect() as connection:
-        values = "select worker_limit, max_retries, timeout_seconds, retry_policy from octop_queues where name = 'mail'"
-        assert connection.execute(values).fetchone() == (None, None, 60, None)
-
-
-def test_an_operator_resets_what_he_set(octop, database):
-    dsn = database.url_as(database.make_role("octop_operator"))
-    octop("--dsn", dsn, "queues", "scale", "mail", 3)
-    assert octop.json("--dsn", dsn, "queues", "reset", "mail")["changed"] is True
-    assert [each["worker_limit"] for each in octop.json("queues", "list")] in ([], [None])
+# --- workers and tables -----------------------------------------------------------------------------------------------
 
 
 def test_workers_are_listed(octop, database):
@@ -408,43 +112,13 @@ def test_workers_are_listed(octop, database):
     assert octop("workers").splitlines()[1].split()[0] == "one"
 
 
-def test_settings_are_listed_with_value_default_bounds_and_meaning(octop):
-    row = next(each for each in octop.json("config", "list") if each["key"] == "worker.lease_seconds")
-    assert (row["value"], row["default"], row["minimum"], row["maximum"]) == (30, 30, 0.5, 3600)
-    line = next(each for each in octop("config", "list").splitlines() if each.startswith("worker.lease_seconds"))
-    assert "0.5 to 3600" in line
-    assert "loses its tasks" in line
-
-
-def test_settings_are_sorted_and_an_alias_names_its_key(octop):
-    keys = [each["key"] for each in octop.json("config", "list")]
-    assert keys == sorted(keys)
-    line = next(each for each in octop("config", "list").splitlines() if each.startswith("task.timeout_seconds"))
-    assert line.endswith("the same as task.default_timeout_seconds")
-
-
-@pytest.fixture
-def narrow(octop, monkeypatch):
-    """Run a command as on a terminal of 80 columns, and return its lines."""
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("NO_COLOR", "1")
-
-    def run(*arguments):
-        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-        lines = re.sub(r"\x1b\[[0-9;]*m", "", octop(*arguments)).splitlines()
-        assert max(map(len, lines)) <= 80
-        return lines
-
-    return run
-
-
 def test_tables_fit_into_80_columns_and_keep_ids_and_keys_whole(octop, narrow, database):
     task_id = enqueue(octop, "fails", "--max-retries", 0, "--queue", "default")
     freeze(database, task_id)
     enqueue(octop, "send_a_mail_with_a_long_name", "--queue", "a_queue_with_a_long_name")
-    for arguments in (["tasks", "list"], ["failures"]):
-        (line,) = (each for each in narrow(*arguments) if "frozen" in each)
-        assert line.startswith(f"{task_id} ")
+    (line,) = (each for each in narrow("tasks", "list") if "frozen" in each)
+    assert line.startswith(f"{task_id} ")
+    assert any(each.startswith(octop.json("failures")[0]["group_id"]) for each in narrow("failures"))
     assert any(each.startswith("a_queue_with_a_long_name ") for each in narrow("queues", "list"))
     assert narrow("workers")[0].startswith("worker")
     lines = narrow("config", "list")
@@ -453,42 +127,6 @@ def test_tables_fit_into_80_columns_and_keep_ids_and_keys_whole(octop, narrow, d
     assert any(each.startswith("worker.lease_seconds  30  0.5 to 3600") for each in lines)
     octop("config", "set", "worker.lease_seconds", 60)
     assert any(each.startswith("worker.lease_seconds  60  default 30, ") for each in narrow("config", "list"))
-
-
-def test_settings_are_changed_and_reset(octop):
-    assert octop("config", "set", "worker.concurrency", 20) == "worker.concurrency is 20 now.\n"
-    assert octop("config", "get", "worker.concurrency") == "20\n"
-    assert octop("config", "reset", "worker.concurrency") == "worker.concurrency is 10 again.\n"
-    assert octop.json("config", "get", "worker.concurrency")["value"] == 10
-    assert "worker.grace_seconds is none now" in octop("config", "set", "worker.grace_seconds", "none")
-
-
-def test_settings_that_must_agree_are_changed_together(octop):
-    octop("config", "set", "worker.lease_seconds", 9, code=2)
-    assert "at most a third" in octop.err
-    assert "hint: Change both at once: octop config set worker.lease_seconds=9 worker.heartbeat_seconds=3" in octop.err
-    octop("config", "set", "worker.heartbeat_seconds", 20, code=2)
-    assert "octop config set worker.lease_seconds=60 worker.heartbeat_seconds=20" in octop.err
-    octop("config", "set", "worker.lease_seconds=9", "worker.heartbeat_seconds=3")
-    assert octop("config", "get", "worker.lease_seconds") == "9\n"
-    # all or nothing
-    octop("config", "set", "worker.concurrency=5", "nonsense=1", code=2)
-    assert octop("config", "get", "worker.concurrency") == "10\n"
-
-
-@pytest.mark.parametrize("value", ["0", "2.5", "many", "NaN", "1e999", "[1]", "null"])
-def test_a_bad_setting_is_refused(octop, value):
-    octop("config", "set", "worker.concurrency", value, code=2)
-    assert "worker.concurrency" in octop.err
-
-
-def test_an_unknown_setting_is_refused(octop):
-    for arguments in (["get", "nonsense"], ["set", "nonsense", 1], ["reset", "nonsense"]):
-        octop("config", *arguments, code=2)
-        assert octop.err == "octop: there is no setting 'nonsense'\n  hint: octop config list shows all.\n"
-    for arguments in (["get", "worker.leese_seconds"], ["set", "worker.leese_seconds", 1]):
-        octop("config", *arguments, code=2)
-        assert "hint: Did you mean worker.lease_seconds?" in octop.err
 
 
 # --- the schema -------------------------------------------------------------------------------------------------------
@@ -533,6 +171,19 @@ def test_sql_prints_a_script_that_psql_runs_and_changes_nothing_itself(octop, em
     empty_database.psql(script)
     assert octop.json("--dsn", empty_database.url, "migrate", "status")["current"] is True
     octop("sql", "install", "--schema", "pg_x", code=2)
+
+
+def test_sql_uninstall_prints_what_takes_it_all_away(octop, database, monkeypatch):
+    monkeypatch.setenv("OCTOP_DSN", "postgresql://127.0.0.1:1/nowhere")
+    text = octop("sql", "uninstall")
+    assert text.startswith(f'-- Octop {__version__}: removes schema "public"\'s objects with ALL TASKS AND HISTORY.')
+    assert "if not 'false'::boolean then" in text
+    assert "if not 'true'::boolean then" in octop("sql", "uninstall", "--force")
+    assert octop("sql", "uninstall", "--roles") != text
+    assert "'jobs'" in octop("sql", "uninstall", "--schema", "jobs")
+    assert "'my_owner'" in octop("sql", "uninstall", "--role-prefix", "my_")
+    database.psql(text)
+    octop("--dsn", database.url, "migrate", "status", code=5)
 
 
 # --- the ways to fail -------------------------------------------------------------------------------------------------

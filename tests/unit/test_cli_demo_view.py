@@ -7,7 +7,8 @@ from rich.console import Console
 
 from octop.cli.demo.lines import Lines
 from octop.cli.demo.picture import KindState, Picture, WorkerState
-from octop.cli.demo.view import drawn, sparkline
+from octop.cli.demo.view import drawn
+from octop.cli.drawing import sparkline
 from octop.cli.output import Output
 
 

@@ -32,8 +32,8 @@ def test_the_order_is_argument_environment_octop_toml_pyproject(folder):
     assert (found.dsn, found.schema, found.app) == (of("e"), "t", "p")
     assert found.origins == {
         "dsn": "OCTOP_DSN",
-        "schema": str(folder.parent / "octop.toml"),
-        "app": str(folder.parent / "pyproject.toml"),
+        "schema": f"{folder.parent / 'octop.toml'}:2",
+        "app": f"{folder.parent / 'pyproject.toml'}:4",
     }
     assert load_settings(dsn=of("a"), environment=environment, folder=folder).origins["dsn"] == "argument"
     assert load_settings(environment={"DATABASE_URL": of("d")}, folder=folder).dsn == of("d")

@@ -12,9 +12,12 @@ from typing import Any, Final
 import click
 
 from octop.cli.columns import Column
+from octop.cli.completing import config_keys
 from octop.cli.groups import Group
 from octop.cli.invocation import Invocation, global_options, pass_invocation
-from octop.engine import calls, reads
+from octop.cli.moments import shortened
+from octop.cli.origin import running_settings, start_settings
+from octop.engine import audit, calls
 from octop.engine.call import run
 from octop.engine.transaction import transaction
 from octop.model.errors import InvalidSettingError, SettingsDisagreeError, UnknownSettingError
@@ -25,6 +28,15 @@ COLUMNS: Final = (
     Column("default", right=True),
     Column("bounds"),
     Column("meaning"),
+)
+
+ORIGIN_COLUMNS: Final = (
+    Column("setting"),
+    Column("value", width_min=12),
+    Column("default", width_min=6, rank=1),
+    Column("origin", width_min=8),
+    Column("by", width_min=8, rank=2),
+    Column("since", brief=lambda moment: moment[:16], rank=3),
 )
 
 
@@ -41,7 +53,7 @@ def config() -> None:
 @pass_invocation
 def list_(invocation: Invocation) -> None:
     """List every setting with its value, default, bounds and meaning."""
-    rows = invocation.ask(reads.list_config())
+    rows = invocation.ask(audit.list_config())
     if invocation.as_json:
         invocation.output.json(rows)
         return
@@ -72,12 +84,51 @@ def list_(invocation: Invocation) -> None:
 
 
 @config.command()
-@click.argument("key")
+@click.option("--origin", is_flag=True, help="Say where each value comes from: who set it, and when.")
+@global_options(reads=True)
+@pass_invocation
+def show(invocation: Invocation, origin: bool) -> None:
+    """Show what this process starts with (DSN, schema, application), and all settings that rule while it runs.
+
+    With --origin: the flag, variable or line of a file that says it; for settings in the database the role that changed
+    it last, from the audit. Passwords are masked.
+    """
+    rows = start_settings(invocation.settings)
+    try:
+        with invocation.connection() as connection:
+            settings = run(connection, audit.list_config())
+            changed = run(connection, audit.config_origins())
+            rows += running_settings(settings, changed)
+    finally:
+        # without a database too: which one was meant is what one wants to see then
+        _print(invocation, rows, origin=origin)
+
+
+def _print(invocation: Invocation, rows: list[dict[str, Any]], *, origin: bool) -> None:
+    kept = ("setting", "value", "default", "origin", "set_by", "set_at") if origin else ("setting", "value")
+    if invocation.as_json:
+        invocation.output.json([{key: row[key] for key in kept} for row in rows])
+        return
+    invocation.output.table(
+        ORIGIN_COLUMNS if origin else ORIGIN_COLUMNS[:2],
+        [
+            [
+                row["setting"],
+                _number(row["value"]),
+                *([_number(row["default"]), row["origin"], row["set_by"], shortened(row["set_at"])] if origin else []),
+            ]
+            for row in rows
+        ],
+    )
+
+
+@config.command()
+@click.argument("key", shell_complete=config_keys)
 @global_options(reads=True)
 @pass_invocation
 def get(invocation: Invocation, key: str) -> None:
     """Print the value of one setting."""
-    row = _found(invocation.ask(reads.list_config()), key)
+    row = _found(invocation.ask(audit.list_config()), key)
     if invocation.as_json:
         invocation.output.json(row)
     else:
@@ -85,7 +136,7 @@ def get(invocation: Invocation, key: str) -> None:
 
 
 @config.command("set")
-@click.argument("words", metavar="KEY VALUE | KEY=VALUE...", nargs=-1, required=True)
+@click.argument("words", metavar="KEY VALUE | KEY=VALUE...", nargs=-1, required=True, shell_complete=config_keys)
 @global_options(reads=True)
 @pass_invocation
 def set_(invocation: Invocation, words: tuple[str, ...]) -> None:
@@ -100,7 +151,7 @@ def set_(invocation: Invocation, words: tuple[str, ...]) -> None:
                 for key, value in changes.items():
                     run(connection, calls.octop_config_set(key, json.dumps(value)))
         except UnknownSettingError as error:
-            rows = run(connection, reads.list_config())
+            rows = run(connection, audit.list_config())
             for key in changes:
                 _found(rows, key)
             raise error from None
@@ -111,13 +162,13 @@ def set_(invocation: Invocation, words: tuple[str, ...]) -> None:
 
 
 @config.command()
-@click.argument("key")
+@click.argument("key", shell_complete=config_keys)
 @global_options()
 @pass_invocation
 def reset(invocation: Invocation, key: str) -> None:
     """Bring the default of one setting back."""
     invocation.ask(calls.octop_config_reset(key))
-    row = _found(invocation.ask(reads.list_config()), key)
+    row = _found(invocation.ask(audit.list_config()), key)
     invocation.output.done({"key": key, "value": row["value"]}, f"{key} is {_number(row['value'])} again.")
 
 

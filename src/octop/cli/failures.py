@@ -1,55 +1,184 @@
-"""`octop failures`: what failed last."""
+"""`octop failures`: what fails, alike errors together."""
 
 from __future__ import annotations
 
-from typing import Final
+import shlex
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from octop.cli.columns import Column
+from octop.cli.filter_words import FILTER_WORD, FilterCommand, filter_of, filter_options
 from octop.cli.invocation import Invocation, global_options, pass_invocation
-from octop.cli.moments import spoken
-from octop.engine import reads
+from octop.cli.moments import shortened, spoken
+from octop.cli.tasks.show import print_attempt
+from octop.engine import filtered, reads
+from octop.engine.call import run
+from octop.model.errors import TaskNotFoundError
+from octop.model.filter_values import Condition, Equal, Filter, Text
+from octop.model.filters import WILDCARDS_MAX, render_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from octop.cli.output import Output
+
+ATTEMPTS_MAX: Final = 10_000
+TASKS_SHOWN: Final = 20
 
 COLUMNS: Final = (
-    Column("id"),
+    Column("group"),
     Column("type", width_min=10),
-    Column("queue", width_min=8, rank=2),
-    Column("status"),
-    Column("attempt", right=True, short="try", rank=3),
-    Column("age", right=True, rank=1),
-    Column("last error", short="error", width_min=10),
+    Column("attempts", right=True, short="n"),
+    Column("tasks", right=True, rank=3),
+    Column("first", right=True, rank=2),
+    Column("last", right=True),
+    Column("example", rank=1),
+    Column("error", width_min=20),
 )
 
 
-@click.command(short_help="List the latest tasks that failed or froze.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=10, show_default=True, help="At most so many.")
+@click.command(cls=FilterCommand, short_help="Show what fails: alike errors together.")
+@click.argument("words", metavar="[FILTER]...", nargs=-1, type=FILTER_WORD)
+@filter_options(since_help="Only attempts that ended within this time: 1h, 2d.")
+@click.option("--group", metavar="GROUP", help="Only this group: its tasks, and the latest traceback.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="At most so many groups.")
+@click.option(
+    "--attempts",
+    type=click.IntRange(1, 100_000),
+    default=ATTEMPTS_MAX,
+    show_default=True,
+    metavar="N",
+    help="Look at the latest N ended attempts.",
+)
 @global_options(reads=True)
 @pass_invocation
-def failures(invocation: Invocation, limit: int) -> None:
-    """List the latest tasks that wait for a retry (failed) or used up their retries (frozen).
+def failures(
+    invocation: Invocation,
+    words: tuple[str, ...],
+    status: str | None,
+    queue: str | None,
+    task_type: str | None,
+    tenant: str | None,
+    since: float | None,
+    group: str | None,
+    limit: int,
+    attempts: int,
+) -> None:
+    """Show what fails: attempts that failed, timed out or were lost, alike errors of a task type together.
 
-    For psql, the ten newest: select * from octop_failed_tasks.
+    Errors are alike when class and message are, less numbers, ids, quoted text, paths and the like, which are shown as *.
+    A FILTER is about the tasks; --since about the attempts. The tasks that failed or froze: octop tasks list
+    status:failed,frozen. For psql: select * from octop_failure_groups.
     """
-    rows = invocation.ask(reads.failed_tasks(limit))
+    wanted = filter_of(words, status=status, queue=queue, task_type=task_type, tenant=tenant)
+    with invocation.connection() as connection:
+        selection = filtered.selected(connection, wanted) if wanted else None
+        scope = filtered.Scope(selection, since_seconds=since, most=attempts, group_id=group and group.lower())
+        rows = run(connection, filtered.failure_groups(scope, limit))
+        if group is None:
+            _print_groups(invocation, rows, limit)
+            return
+        if not rows:
+            message = f"no failure of the latest {attempts:,} attempts belongs to the group {group}"
+            raise TaskNotFoundError(message, hint="octop failures lists the groups; --attempts looks further back.")
+        tasks = run(connection, filtered.failed_tasks_of(scope, TASKS_SHOWN))
+        latest = [
+            each
+            for each in run(connection, reads.attempts_of(tasks[0]["task_id"]))
+            if each["attempt"] == tasks[0]["attempt"]
+        ]
     if invocation.as_json:
-        invocation.output.json(rows)
+        invocation.output.json({**rows[0], "failures": tasks, "latest": latest[0] if latest else None})
         return
-    invocation.output.table(
+    _print_group(invocation.output, rows[0], tasks, latest)
+
+
+def _print_groups(invocation: Invocation, rows: list[dict[str, Any]], limit: int) -> None:
+    output = invocation.output
+    if invocation.as_json:
+        output.json(rows)
+        return
+    output.table(
         COLUMNS,
         [
             [
-                row["id"],
+                row["group_id"],
                 row["task_type"],
-                row["queue"],
-                row["status"],
-                row["attempt"],
-                spoken(row["age_seconds"]),
-                row["last_error"],
+                row["attempts"],
+                row["tasks"],
+                _ago(row["first_seconds"]),
+                _ago(row["last_seconds"]),
+                row["example_task_id"],
+                row["pattern"],
             ]
             for row in rows
         ],
         empty="Nothing has failed.",
     )
     if len(rows) == limit:
-        invocation.output.say(f"The first {limit}; --limit shows more.")
+        output.say(f"The first {limit}; --limit shows more.")
+    elif rows:
+        output.say("One group with its tasks and traceback: octop failures --group GROUP")
+
+
+def _ago(seconds: float) -> str:
+    return f"{spoken(seconds)} ago"
+
+
+def _listing(group: dict[str, Any]) -> Iterator[str]:
+    """Yield the command that lists the tasks of a group, where its pattern can stand in a filter."""
+    message = group["example_message"] or ""
+    if message and message == " ".join(message.split()):  # in the pattern every space is one
+        pieces = tuple(group["pattern"].split("*"))
+        texts = (Equal(Text(each)) for each in ((group["task_type"],), pieces))
+        kind, error = (Condition(key, (test,)) for key, test in zip(("type", "error"), texts, strict=True))
+        if len(pieces) <= WILDCARDS_MAX:
+            words = render_words(Filter((kind, error)))
+            yield f"octop tasks list status:failed,frozen {shlex.join(words)}"
+
+
+TASK_COLUMNS: Final = (
+    Column("task"),
+    Column("attempt", right=True, short="try", rank=2),
+    Column("queue", width_min=8, rank=1),
+    Column("now", rank=3),
+    Column("ended at"),
+    Column("message", width_min=20),
+)
+
+
+def _print_group(
+    output: Output, group: dict[str, Any], tasks: list[dict[str, Any]], latest: list[dict[str, Any]]
+) -> None:
+    output.pairs(
+        [
+            ("group", group["group_id"]),
+            ("type", group["task_type"]),
+            ("error", group["pattern"]),
+            ("count", f"{group['attempts']:,} attempts of {group['tasks']:,} tasks"),
+            ("first", shortened(group["first_at"])),
+            ("last", shortened(group["last_at"])),
+            *(("tasks", command) for command in _listing(group)),
+        ]
+    )
+    output.line("")
+    output.table(
+        TASK_COLUMNS,
+        [
+            [
+                each["task_id"],
+                each["attempt"],
+                each["queue"],
+                each["status"],
+                shortened(each["ended_at"]),
+                each["error_message"],
+            ]
+            for each in tasks
+        ],
+    )
+    if group["attempts"] > len(tasks):
+        output.say(f"The latest {len(tasks)} of {group['attempts']:,}.")
+    for each in latest:
+        output.line("")
+        print_attempt(output, each)

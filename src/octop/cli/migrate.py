@@ -17,9 +17,12 @@ from octop.engine.install import status as installed
 
 @click.group(cls=Group, invoke_without_command=True, short_help="Install or upgrade the schema.")
 @click.option("--role-prefix", default="octop_", show_default=True, help="Beginning of the names of the roles.")
+@click.option(
+    "--again", is_flag=True, help="Put functions, views, triggers and grants in place again, whoever changed them."
+)
 @global_options(reads=True)
 @click.pass_context
-def migrate(ctx: click.Context, role_prefix: str) -> None:
+def migrate(ctx: click.Context, role_prefix: str, again: bool) -> None:
     """Install Octop in the database, or upgrade it; again and from many processes at once is harmless.
 
     It needs a login that may create roles and objects. For a DBA who runs scripts with psql alone: octop sql install.
@@ -30,9 +33,11 @@ def migrate(ctx: click.Context, role_prefix: str) -> None:
     url, schema = invocation.database_url, invocation.settings.schema
     with contextlib.closing(open_connection(url, application_name="octop migrate", schema=schema)) as connection:
         before = installed(connection, schema)
-    found = install(url, schema=schema, role_prefix=role_prefix)
+    found = install(url, schema=schema, role_prefix=role_prefix, again=again)
     if not before.present:
         did, text = "installed", f"Installed Octop {found.version} in the schema {schema}."
+    elif before.current and again:
+        did, text = "repeated", f"Put functions, views, triggers and grants of the schema {schema} in place again."
     elif before.current:
         did, text = "nothing", f"Nothing to do: the schema {schema} is that of Octop {found.version} already."
     else:

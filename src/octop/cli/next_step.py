@@ -1,14 +1,15 @@
-"""What happens to a task next, in a sentence: the question behind most looks at a task."""
+"""What happens to a task next, and why it does not run now: the question behind most looks at a task."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from octop.cli.moments import shortened, spoken
 from octop.model.task import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 
 NOTHING_KNOWN: Final[Mapping[str, Any]] = {
@@ -16,9 +17,28 @@ NOTHING_KNOWN: Final[Mapping[str, Any]] = {
     "deadline_in_seconds": None,
     "max_retries": 0,
     "hold_reason": None,
+    "type_hold_reason": None,
+    "worker_limit": None,
     "workers": 1,
+    "serving": 1,
+    "knowing": 1,
+    "too_old": 0,
+    "silent": 0,
     "worker_name": None,
 }
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One thing that a task waits for, or what it does.
+
+    Attributes:
+        code: One word for programs.
+        sentence: For people; it ends with what to do, where something can be done.
+    """
+
+    code: str
+    sentence: str
 
 
 def next_step(task: Mapping[str, Any], prospects: Mapping[str, Any] | None) -> str:
@@ -29,52 +49,113 @@ def next_step(task: Mapping[str, Any], prospects: Mapping[str, Any] | None) -> s
         prospects: Of `octop.engine.reads.prospects`; None when the task has gone meanwhile.
 
     Returns:
-        One or two sentences.
+        Some sentences.
     """
-    prospects = prospects or NOTHING_KNOWN
+    return " ".join(each.sentence for each in reasons(task, prospects))
+
+
+def reasons(task: Mapping[str, Any], prospects: Mapping[str, Any] | None) -> list[Reason]:
+    """Return all that stands between a task and its next step, at least one; see `next_step`."""
+    known = {**NOTHING_KNOWN, **(prospects or {})}
+    again = f"octop tasks retry {task['id']}"
     match Status(task["status"]):
         case Status.PENDING | Status.FAILED:
-            return _waits(task, prospects)
+            return list(_waits(task, known))
         case Status.RUNNING:
-            return _runs(task, prospects)
+            return [_runs(task, known)]
         case Status.BLOCKED:
-            return _blocked(str(task["blocked_by"] or ""))
+            return list(_blocked(task, known))
         case Status.FROZEN:
-            return f"Nothing by itself: its retries are used up. To run it again: octop tasks retry {task['id']}"
+            error = str(task.get("last_error") or "").partition("\n")[0]
+            why = f" The last error: {error}" if error else ""
+            sentence = f"Nothing by itself: its retries are used up.{why} To run it again: {again}"
+            return [Reason("retries_used_up", sentence)]
         case Status.SUCCESS:
-            return "Nothing: it succeeded."
+            return [Reason("succeeded", "Nothing: it succeeded.")]
         case Status.CANCELLED:
-            return f"Nothing: it was cancelled. To run it as a new task: octop tasks retry {task['id']}"
+            return [Reason("cancelled", f"Nothing: it was cancelled. To run it as a new task: {again}")]
 
 
-def _waits(task: Mapping[str, Any], prospects: Mapping[str, Any]) -> str:
-    retry = ""
+def _waits(task: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[Reason]:
     if task["status"] == Status.FAILED:
-        retry = f"Retry {task['retry_count']} of {prospects['max_retries']:.0f}. "
-    if prospects["hold_reason"] is not None:
-        reason = f" ({prospects['hold_reason']})" if prospects["hold_reason"] else ""
-        return f"{retry}The queue {task['queue']} is paused{reason}. To go on: octop queues resume {task['queue']}"
-    if prospects["due_in_seconds"] > 0:
-        return f"{retry}It starts at {shortened(task['scheduled_at'])}, in {spoken(prospects['due_in_seconds'])}."
-    if not prospects["workers"]:
-        return (
-            f"{retry}It is due, and no living worker serves the queue {task['queue']} and knows the type "
-            f"{task['task_type']}. Start one: octop worker -A module:attribute"
+        yield Reason("waits_for_retry", f"Retry {task['retry_count']} of {known['max_retries']:.0f}.")
+    orders = list(_orders(task, known))
+    yield from orders
+    due = known["due_in_seconds"]
+    if due > 0:
+        yield Reason("not_due", f"It starts at {shortened(task['scheduled_at'])}, in {spoken(due)}.")
+    if not known["workers"]:
+        nobody = _nobody(task, known)
+        yield Reason("no_worker", f"It is due, and {nobody}" if due <= 0 else nobody[0].upper() + nobody[1:])
+    elif due <= 0 and not orders:
+        yield Reason(
+            "waits_for_room", f"It is due and starts as soon as a worker of the queue {task['queue']} has room."
         )
-    return f"{retry}It is due and starts as soon as a worker of the queue {task['queue']} has room."
 
 
-def _runs(task: Mapping[str, Any], prospects: Mapping[str, Any]) -> str:
-    worker = prospects["worker_name"] or task["worker_id"]
+def _orders(task: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[Reason]:
+    """Yield what operators have ordered."""
+    queue = task["queue"]
+    if known["hold_reason"] is not None:
+        sentence = f"The queue {queue} is paused{_because(known['hold_reason'])}. To go on: octop queues resume {queue}"
+        yield Reason("queue_paused", sentence)
+    if known["type_hold_reason"] is not None:
+        name = task["task_type"]
+        sentence = f"The type {name} is frozen{_because(known['type_hold_reason'])}. To go on: octop types thaw {name}"
+        yield Reason("type_frozen", sentence)
+    if known["worker_limit"] == 0:
+        sentence = f"The limit of the queue {queue} is 0: no worker takes tasks of it. To go on: octop queues scale {queue} reset"
+        yield Reason("queue_limit_is_zero", sentence)
+
+
+def _because(reason: str) -> str:
+    return f" ({reason})" if reason else ""
+
+
+def _nobody(task: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    queue, name = task["queue"], task["task_type"]
+    start = "Start one: octop worker -A module:attribute"
+    if known["too_old"]:
+        version = task.get("min_version")
+        return f"the code of the living workers is older than version {version} of the type {name}. Deploy it, and restart them."
+    silent = f" ({known['silent']} that did beat no more: octop workers)" if known["silent"] else ""
+    if known["serving"] and not known["knowing"]:
+        return f"the living workers of the queue {queue} do not know the type {name}{silent}. Deploy code that has it, or s{start[1:]}"
+    if known["knowing"] and not known["serving"]:
+        return (
+            f"no living worker serves the queue {queue}{silent}, though some know the type {name}. {start} -q {queue}"
+        )
+    return f"no living worker serves the queue {queue} and knows the type {name}{silent}. {start}"
+
+
+def _runs(task: Mapping[str, Any], known: Mapping[str, Any]) -> Reason:
+    worker = known["worker_name"] or task["worker_id"]
     if task["cancel_requested_at"]:
-        return f"Its cancellation was asked for; the worker {worker} ends it within a second, if it can be ended."
-    left = prospects["deadline_in_seconds"]
+        sentence = f"Its cancellation was asked for; the worker {worker} ends it within a second, if it can be ended."
+        return Reason("cancel_requested", sentence)
+    left = known["deadline_in_seconds"]
     limit = f" Its time limit ends it in {spoken(left)}." if left is not None and left > 0 else ""
-    return f"The worker {worker} runs it.{limit}"
+    return Reason("runs", f"The worker {worker} runs it.{limit}")
 
 
-def _blocked(blocked_by: str) -> str:
-    kind, _, name = blocked_by.partition(":")
-    if kind == "task_type":
-        return f"It waits for a worker that knows the type {name}; no try is used up by waiting."
-    return f"It waits for {blocked_by or 'an order'}."
+def _blocked(task: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[Reason]:
+    blocked_by = str(task["blocked_by"] or "")
+    kind = blocked_by.partition(":")[0]
+    version = f" in version {task['min_version']} or later" if task.get("min_version") else ""
+    name = f"{task['task_type']}{version}"
+    if kind != "task_type":
+        yield Reason("blocked", f"It waits for {blocked_by or 'an order'}.")
+        return
+    yield from _orders(task, known)
+    if known["type_hold_reason"] is not None:
+        return
+    if known["workers"]:
+        yield Reason(
+            "parked",
+            f"It was parked for want of a worker that knows the type {name}; there is one now, and it comes back within seconds.",
+        )
+    else:
+        yield Reason(
+            "parked",
+            f"It waits for a worker that knows the type {name}; no try is used up by waiting: {_nobody(task, known)}",
+        )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from octop.cli.columns import Column
+from octop.cli.completing import queue_names
 from octop.cli.groups import Group
 from octop.cli.invocation import Invocation, global_options, pass_invocation
-from octop.cli.moments import spoken
-from octop.engine import calls, reads
+from octop.cli.moments import shortened, spoken
+from octop.cli.origin import policy_origins, told
+from octop.cli.policy import WORDS, OrDefault, changes, policy_options, said, shown_value
+from octop.engine import calls, steering
 from octop.engine.call import Call, run
 from octop.engine.transaction import transaction
+from octop.model.errors import UnknownQueueError
 
 R = TypeVar("R")
 
@@ -30,11 +34,20 @@ COLUMNS: Final = (
 )
 
 
-@click.group(cls=Group, short_help="List, pause, resume, scale and reset queues.")
-def queues() -> None:
-    """List, pause, resume, scale and reset queues.
+LIMIT_MAX: Final = 10_000
 
-    Orders are rows: they hold on all workers within a second, also on those that start later.
+
+def queue_argument(function: Any) -> Any:
+    """Take the name of a queue, completed by the shell."""
+    return click.argument("queue", shell_complete=queue_names)(function)
+
+
+@click.group(cls=Group, short_help="List, show, set, pause, resume, scale and reset queues.")
+def queues() -> None:
+    """List, show, set, pause, resume, scale and reset queues.
+
+    Orders are rows: they hold on all workers within a second, also on those that start later. Each is written to the
+    audit: octop audit --subject QUEUE
     """
 
 
@@ -43,7 +56,7 @@ def queues() -> None:
 @pass_invocation
 def list_(invocation: Invocation) -> None:
     """List the queues with what waits and runs in each."""
-    rows = invocation.ask(reads.list_queues())
+    rows = invocation.ask(steering.list_queues())
     if invocation.as_json:
         invocation.output.json(rows)
         return
@@ -68,7 +81,75 @@ def list_(invocation: Invocation) -> None:
 
 
 @queues.command()
-@click.argument("queue")
+@queue_argument
+@global_options(reads=True)
+@pass_invocation
+def show(invocation: Invocation, queue: str) -> None:
+    """Show all about QUEUE: what waits and runs, its values and who set each, its pause, its workers, its task types."""
+    row = invocation.ask(steering.queue(queue))
+    if row is None:
+        raise _unknown(invocation, queue)
+    row["origins"] = policy_origins(row, steering.QUEUE_VALUES)
+    del row["set_by"]
+    if invocation.as_json:
+        invocation.output.json(row)
+        return
+    due = f" ({row['due']:,} due, the oldest for {spoken(row['oldest_due_seconds'])})" if row["due"] else ""
+    pause = "no"
+    if row["paused"]:
+        reason = f": {row['pause_reason']}" if row["pause_reason"] else ""
+        pause = f"by {row['paused_by']}, {shortened(row['paused_at'])}{reason}"
+    values = [
+        (WORDS[column], told(shown_value(column, row[column]), row["origins"][column]))
+        for column in steering.QUEUE_VALUES
+    ]
+    if row["worker_limit"] is None:
+        values[0] = ("limit", "-  (the workers' own flags)")
+    invocation.output.pairs(
+        [
+            ("queue", row["name"]),
+            ("waiting", f"{row['waiting']:,}{due}"),
+            ("running", row["running"]),
+            ("blocked", row["blocked"]),
+            ("ended", ", ".join(f"{count:,} {status}" for status, count in sorted(row["ended"].items())) or "-"),
+            ("paused", pause),
+            *values,
+            (
+                "workers",
+                "\n".join(
+                    f"{w['name'] or w['id']} ({w['host']}, pid {w['pid']}, {w['state']})" for w in row["served_by"]
+                ),
+            ),
+            ("task types", "\n".join(f"{y['name']} ({y['waiting']:,} waiting)" for y in row["task_types"])),
+        ]
+    )
+
+
+@queues.command("set")
+@queue_argument
+@click.option(
+    "--limit",
+    type=OrDefault(click.IntRange(0, LIMIT_MAX)),
+    metavar="N|default",
+    help="Tasks at once in each worker process; default = the workers' own flags.",
+)
+@policy_options
+@global_options()
+@pass_invocation
+def set_(invocation: Invocation, /, queue: str, limit: object, **given: Any) -> None:
+    """Set values of QUEUE, for all workers: octop queues set mail --limit 5 --timeout 2m.
+
+    Retries, time limit and delays hold for tasks whose type says nothing. The word `default` takes a value back: what the
+    application declared holds again. For psql: UPDATE octop_queues SET max_retries = 5 WHERE name = 'mail';
+    """
+    wanted = changes({"worker_limit": limit, **given})
+    row = _acted(invocation, queue, steering.set_queue(queue, set_=list(wanted), **wanted))
+    values = row or {}
+    invocation.output.done({"queue": queue, **values}, said(f"Queue {queue}", values, wanted))
+
+
+@queues.command()
+@queue_argument
 @click.option("--reason", default="", help="Why: shown to the next person.")
 @global_options()
 @pass_invocation
@@ -80,7 +161,7 @@ def pause(invocation: Invocation, queue: str, reason: str) -> None:
 
 
 @queues.command()
-@click.argument("queue")
+@queue_argument
 @global_options()
 @pass_invocation
 def resume(invocation: Invocation, queue: str) -> None:
@@ -91,7 +172,7 @@ def resume(invocation: Invocation, queue: str) -> None:
 
 
 @queues.command()
-@click.argument("queue")
+@queue_argument
 @click.argument("limit", metavar="LIMIT|reset")
 @global_options()
 @pass_invocation
@@ -115,7 +196,7 @@ def scale(invocation: Invocation, queue: str, limit: str) -> None:
 
 
 @queues.command()
-@click.argument("queue")
+@queue_argument
 @global_options()
 @pass_invocation
 def reset(invocation: Invocation, queue: str) -> None:
@@ -125,8 +206,8 @@ def reset(invocation: Invocation, queue: str) -> None:
     worker and no pause names is forgotten. A pause stays: octop queues resume.
     """
     with invocation.connection() as connection, transaction(connection):
-        changed = run(connection, reads.reset_queue(queue))
-        forgotten = run(connection, reads.queue_is_unused(queue)) and run(connection, reads.forget_queue(queue))
+        changed = run(connection, steering.reset_queue(queue))
+        forgotten = run(connection, steering.queue_is_unused(queue)) and run(connection, steering.forget_queue(queue))
     if forgotten:
         text = f"Queue {queue} is forgotten: nothing uses it."
     elif changed:
@@ -136,10 +217,20 @@ def reset(invocation: Invocation, queue: str) -> None:
     invocation.output.done({"queue": queue, "changed": changed, "forgotten": forgotten}, text)
 
 
+def _unknown(invocation: Invocation, queue: str) -> UnknownQueueError:
+    from difflib import get_close_matches  # noqa: PLC0415 - costs 3 ms, and most names are right
+
+    names = invocation.ask(steering.queue_names())
+    near = get_close_matches(queue, names, n=1)
+    message = f"there is no queue {queue}"
+    hint = f"Did you mean {near[0]}? " if near else ""
+    return UnknownQueueError(message, hint=f"{hint}octop queues list shows all.")
+
+
 def _acted(invocation: Invocation, queue: str, call: Call[R]) -> R:
     """Do it, and say so when nobody knows the queue: its name may be a slip of the fingers."""
     with invocation.connection() as connection:
-        known = run(connection, reads.queue_is_known(queue))
+        known = run(connection, steering.queue_is_known(queue))
         answer = run(connection, call)
     if not known:
         invocation.output.say(f"octop: no task and no worker uses the queue {queue} yet")

@@ -16,22 +16,31 @@ if TYPE_CHECKING:
 
 SECTIONS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "Begin": {
+        "init": ("octop.cli.init:init", "Write tasks.py, octop.toml and .ruff.toml to begin with."),
+        "dev": ("octop.cli.dev:dev", "Run your tasks while you write them: database, schema, worker."),
         "demo": ("octop.cli.demo.command:demo", "See Octop work, on a PostgreSQL of its own."),
         "db": ("octop.cli.db:db", "The private development database."),
         "migrate": ("octop.cli.migrate:migrate", "Install or upgrade the schema."),
         "worker": ("octop.cli.worker:worker", "Run tasks."),
+        "check": ("octop.cli.check.command:check", "Before a deployment: does this code fit what is queued?"),
         "enqueue": ("octop.cli.enqueue:enqueue", "Enqueue one task."),
     },
     "Look and act": {
-        "tasks": ("octop.cli.tasks:tasks", "List, show, retry, cancel and wait for tasks."),
-        "failures": ("octop.cli.failures:failures", "List the latest tasks that failed or froze."),
-        "queues": ("octop.cli.queues:queues", "List, pause, resume, scale and reset queues."),
+        "tasks": ("octop.cli.tasks:tasks", "List, show, explain, retry, cancel, delete, export, wait."),
+        "failures": ("octop.cli.failures:failures", "Show what fails: alike errors together."),
+        "top": ("octop.cli.top.command:top", "Watch queues, workers and tasks live, and act with keys."),
+        "queues": ("octop.cli.queues:queues", "List, show, set, pause, resume, scale and reset queues."),
+        "types": ("octop.cli.types:types", "List, show, set, freeze, thaw and reset task types."),
         "workers": ("octop.cli.workers:workers", "List the workers that live, and what they run."),
         "config": ("octop.cli.config:config", "Read and change the settings that rule while it runs."),
+        "audit": ("octop.cli.audit:audit", "List who did what."),
     },
     "For the DBA, and measuring": {
+        "doctor": ("octop.cli.doctor.command:doctor", "Find what is wrong, and say how to cure it."),
         "sql": ("octop.cli.sql:sql", "Print scripts for psql; change nothing."),
         "bench": ("octop.cli.bench.command:bench", "Measure enqueue and drain rates."),
+        "completion": ("octop.cli.completion:completion", "Print the script for completion in bash, zsh or fish."),
+        "help": ("octop.cli.help:help_", "Show the help of a command, or a topic: filters."),
         "version": ("octop.cli.version:version", "Print the versions of package and Python."),
     },
 }

@@ -53,3 +53,19 @@ def upgrade(invocation: Invocation, role_prefix: str) -> None:
 def grants(invocation: Invocation, role_prefix: str) -> None:
     """Print what each role is granted."""
     sys.stdout.write(script.grants_script(_place(invocation, role_prefix)))
+
+
+@sql.command()
+@ROLE_PREFIX
+@click.option("--roles", is_flag=True, help="Drop the roles too; refused while another schema or database needs them.")
+@click.option("--force", is_flag=True, help="Also while workers live: their next call fails.")
+@global_options()
+@pass_invocation
+def uninstall(invocation: Invocation, role_prefix: str, roles: bool, force: bool) -> None:
+    """Print what removes Octop, with all tasks and their history: exactly what the installer made, all or nothing.
+
+    The script refuses to run while workers live, and where something of yours stands on an object of Octop's. The schema
+    goes if nothing else is in it. Back up first: pg_dump -n SCHEMA
+    """
+    place = _place(invocation, role_prefix)
+    sys.stdout.write(script.uninstall_script(place, __version__, force=force, roles=roles))

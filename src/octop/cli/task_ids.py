@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -97,3 +97,16 @@ def _matching(connection: EngineConnection, reference: str) -> str | None:
         message = f"{reference} is the beginning of several ids:\n{lines}"
         raise click.UsageError(message)
     return found[0] if found else None
+
+
+def found_task(connection: EngineConnection, task_id: str) -> dict[str, Any]:
+    """Return the row of a task.
+
+    Raises:
+        TaskNotFoundError: There is none, or it is not the caller's.
+    """
+    task = run(connection, reads.task(task_id))
+    if task is None:
+        message = f"no task has the id {task_id}"
+        raise TaskNotFoundError(message, hint="It may be another tenant's, or its day has been dropped.")
+    return task

@@ -78,7 +78,7 @@ def translated(error: psycopg.Error) -> errors.OctopError:
             f"the database cannot be used now: {message}",
             hint="Check that the server runs and that the DSN leads to it.",
         )
-    if sqlstate in SCHEMA_MISSING and "octop" in message:
+    if sqlstate in SCHEMA_MISSING and ("octop" in message or sqlstate == "3F000"):  # the schema's name may be any
         return errors.SchemaMissingError(message, hint="Install or upgrade the schema: octop migrate")
     if sqlstate in {"22P02", "22P05", "22021", "22023"}:
         return errors.InvalidPayloadError(

@@ -115,7 +115,14 @@ def require(connection: Connection[Any], schema: str = "public") -> None:
         raise errors.SchemaVersionError(message, hint="Run: octop migrate")
 
 
-def install(dsn: str, *, schema: str = "public", role_prefix: str = "octop_", version: str | None = None) -> Installed:
+def install(
+    dsn: str,
+    *,
+    schema: str = "public",
+    role_prefix: str = "octop_",
+    version: str | None = None,
+    again: bool = False,
+) -> Installed:
     """Install or upgrade the schema; do nothing if it is current.
 
     One transaction. Locks are waited for 3 seconds at a time, so that a running system is never stopped for longer; then it is
@@ -126,6 +133,7 @@ def install(dsn: str, *, schema: str = "public", role_prefix: str = "octop_", ve
         schema: Name of the schema; made if it is missing and this login may.
         role_prefix: Before the names of the roles.
         version: Version to write down; default: this package's.
+        again: Put functions, views, triggers and grants in place also when they are current: somebody may have changed them.
 
     Returns:
         The state afterwards.
@@ -140,7 +148,7 @@ def install(dsn: str, *, schema: str = "public", role_prefix: str = "octop_", ve
     for left in reversed(range(LOCK_TRIES)):
         try:
             with psycopg.connect(dsn, autocommit=True, application_name="octop migrate") as connection:
-                return _install_once(connection, place, found)
+                return _install_once(connection, place, found, again=again)
         except psycopg.errors.LockNotAvailable as error:
             if not left:
                 raise translated(error) from error
@@ -150,16 +158,16 @@ def install(dsn: str, *, schema: str = "public", role_prefix: str = "octop_", ve
     raise RuntimeError(message)
 
 
-def _install_once(connection: Connection[Any], place: script.Place, version: str) -> Installed:
+def _install_once(connection: Connection[Any], place: script.Place, version: str, *, again: bool) -> Installed:
     before = status(connection, place.schema)
-    if before.current:
+    if before.current and not again:
         return before
     if before.changed or before.newer:
         require(connection, place.schema)
     connection.execute(script.opening(place).encode())
     try:
         # another installer may have been at it while we waited
-        if not status(connection, place.schema).current:
+        if again or not status(connection, place.schema).current:
             connection.execute(script.body(place, version).encode())
         connection.execute("commit")
     except psycopg.Error:

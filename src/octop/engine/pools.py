@@ -193,6 +193,19 @@ class Pools:
         for each in old:
             each.close()
 
+    async def close_idle_async(self) -> None:
+        """Close what nobody uses now in this event loop; the pools can still be used."""
+        self._own()
+        found = self._loops.get(asyncio.get_running_loop())
+        if found is not None:
+            await found.close_idle()
+
+    def close(self) -> None:
+        """Close what nobody uses now, also in event loops that do not run at this moment; one that runs closes its own."""
+        self.close_idle()
+        for loop in [each for each in list(self._loops) if not each.is_running()]:
+            self._loops.pop(loop).abandon()
+
     def address(self) -> str:
         """Return the DSN; without one, start the private development database and install Octop there."""
         if self._dsn is None:

@@ -153,6 +153,26 @@ def install_script(place: Place, version: str) -> str:
     )
 
 
+def uninstall_script(place: Place, version: str, *, force: bool = False, roles: bool = False) -> str:
+    """Return the script that takes away what the installer made, for ``psql -f``: one transaction, all or nothing.
+
+    Args:
+        place: Where it was installed.
+        version: Of this package, for the first line.
+        force: Also while workers live; their next call fails.
+        roles: The roles too; refused while another schema or database needs them.
+    """
+    (file,) = _files("uninstall")
+    flags = {"force": str(force).lower(), "roles": str(roles).lower()}
+    return "\n".join(
+        [
+            f"-- Octop {version}: removes schema {quoted(place.schema)}'s objects with ALL TASKS AND HISTORY. There is no way back.",
+            "\\set ON_ERROR_STOP on",
+            _filled(file.text, {**place.variables, **flags}),
+        ]
+    )
+
+
 def grants_script(place: Place) -> str:
     """Return the grants alone, for review."""
     (file,) = (file for file in functions() if file.name.endswith("_grants.sql"))

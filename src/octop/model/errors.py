@@ -19,6 +19,8 @@ command, and says what the reader should do::
     │   ├── NotJsonError              a value has no JSON form
     │   └── ForeignConnectionError    connection= got something without a transaction
     ├── UnknownTaskTypeError          no such task type here
+    ├── UnknownQueueError             no such queue
+    ├── InvalidFilterError            a word of a filter is no condition
     ├── OutsideTaskError              octop.current() where no task runs
     ├── TransitionError               a status may not change like that
     │   ├── IllegalBirthError         OC101
@@ -27,6 +29,7 @@ command, and says what the reader should do::
     ├── TaskStatusError               OC104
     ├── TaskFailedError               handle.result() of a task that did not succeed
     ├── WaitTimeoutError              it is not finished yet
+    ├── DrainLimitError               octop.testing: a drain came to its limit, and something is left
     ├── ApplicationError              the task module does not import
     ├── DatabaseError                 the database said no
     │   ├── DatabaseUnreachableError
@@ -43,8 +46,10 @@ command, and says what the reader should do::
     │   ├── OwnerIsSuperuserError     OC503
     │   ├── MigrationChangedError     OC504
     │   ├── NewerSchemaError          OC506
-    │   └── ServerTooOldError         OC505
-    └── PrivateDatabaseError          the private PostgreSQL does not start
+    │   ├── ServerTooOldError         OC505
+    │   └── WorkersLiveError          OC507
+    ├── PrivateDatabaseError          the private PostgreSQL does not start
+    └── WouldOverwriteError           a file is there already
 """
 
 from typing import ClassVar
@@ -160,6 +165,18 @@ class UnknownTaskTypeError(OctopError):
     exit_code = 3
 
 
+class UnknownQueueError(OctopError):
+    """No task, worker, task type or operator has ever named this queue: ``octop queues list`` shows all."""
+
+    exit_code = 3
+
+
+class InvalidFilterError(OctopError):
+    """A word of a filter is no condition: ``octop help filters`` lists keys and values."""
+
+    exit_code = 2
+
+
 class OutsideTaskError(OctopError):
     """``octop.current()`` was called where no task runs: call it inside the task's function."""
 
@@ -213,6 +230,12 @@ class WaitTimeoutError(OctopError):
     """The task is not finished yet: wait longer, or look at it with ``octop tasks show``."""
 
     exit_code = 7
+
+
+class DrainLimitError(OctopError):
+    """A drain of ``octop.testing`` came to its limit and something is left: the message names the tasks that enqueue each
+    other for ever, or the one that does not end.
+    """
 
 
 class ApplicationError(OctopError):
@@ -306,7 +329,19 @@ class ServerTooOldError(SchemaError):
     sqlstate = "OC505"
 
 
+class WorkersLiveError(SchemaError):
+    """The schema was to be removed while workers live: stop them first, or print the script with ``--force``."""
+
+    sqlstate = "OC507"
+
+
 class PrivateDatabaseError(OctopError):
     """The private PostgreSQL could not be found, made or started."""
 
     exit_code = 4
+
+
+class WouldOverwriteError(OctopError):
+    """A file that was to be written is there already; nothing was written."""
+
+    exit_code = 8

@@ -29,6 +29,7 @@ VARIABLES_OF_TESTS: Final = ("OCTOP_TEST_", "OCTOP_WALK_")
 
 # What libpq takes: a URL, or words; nothing at all leaves everything to its own variables.
 _DSN: Final = re.compile(r"\s*(?:postgres(?:ql)?://|(?:[a-z_]+\s*=|$))")
+_HEADING: Final = re.compile(r"\s*\[\s*(?P<name>[^\[\]]+?)\s*\]\s*(?:#.*)?$")
 _ANY_PASSWORD: Final = re.compile(r":[^:@/\s]*@")
 _URL_PASSWORD: Final = re.compile(r"(?P<before>[a-z][a-z0-9+.-]*://[^:/?#@\s]*:)[^/?#\s]*(?=@)", re.IGNORECASE)
 _WORD_PASSWORD: Final = re.compile(
@@ -44,7 +45,8 @@ class Settings:
         dsn: A URL or key=value words; None = the private development database.
         schema: Where Octop is installed.
         app: ``module:attribute`` of the application, or None.
-        origins: Where each of the three comes from: ``argument``, ``OCTOP_DSN``, a file's path, ``default``.
+        origins: Where each of the three comes from: ``argument``, ``OCTOP_DSN``, a file's path with the line
+            (``/shop/octop.toml:2``), ``default``.
     """
 
     dsn: str | None
@@ -175,9 +177,21 @@ def _from_files(folder: Path) -> list[Source]:
         for place in (folder, *folder.parents):
             path = place / name
             if path.is_file() and (table := _table(path)) is not None:
-                found.append({key: (value, str(path)) for key, value in _checked(table, path).items()})
+                found.append({key: (value, _place(path, key)) for key, value in _checked(table, path).items()})
                 break
     return found
+
+
+def _place(path: Path, key: str) -> str:
+    """Return ``path:line``; the path alone where a key is written in a form that only a TOML parser finds."""
+    table = "" if path.name == "octop.toml" else "tool.octop"
+    here = ""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if heading := _HEADING.match(line):
+            here = heading["name"]
+        elif here == table and re.match(rf"\s*[\"']?{key}[\"']?\s*=", line):
+            return f"{path}:{number}"
+    return str(path)
 
 
 def _table(path: Path) -> dict[str, object] | None:

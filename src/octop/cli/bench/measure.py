@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from octop import __version__
 from octop.cli.bench import tasks
 from octop.cli.worker_process import worker_process
-from octop.engine import calls, reads, script
+from octop.engine import calls, script, steering
 from octop.engine.call import run
 from octop.model.errors import OctopError
 from octop.model.ids import new_id
@@ -155,7 +155,7 @@ def _text(name: str) -> bytes:
 
 
 def _waiting(connection: Any) -> int:
-    rows = run(connection, reads.list_queues())
+    rows = run(connection, steering.list_queues())
     return sum(row["waiting"] + row["running"] for row in rows if row["name"] == tasks.QUEUE)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from octop.cli.demo import tasks
 from octop.cli.demo.picture import KindState, WorkerState
 from octop.cli.moments import between, spoken
-from octop.engine import calls, reads
+from octop.engine import calls, reads, steering
 from octop.engine.call import run
 from octop.model.errors import OctopError
 from octop.model.ids import new_id
@@ -250,7 +250,7 @@ class Story:
     def _look_at_bulk(self, kind: KindState) -> None:
         if not self.bulk_seconds:
             return  # asked before the look: a look at an empty queue that is filled a moment later would pass for the end
-        queue = next((row for row in run(self._connection, reads.list_queues()) if row["name"] == "bulk"), None)
+        queue = next((row for row in run(self._connection, steering.list_queues()) if row["name"] == "bulk"), None)
         if queue is None:
             return
         left = queue["waiting"] + queue["running"] + queue["blocked"]

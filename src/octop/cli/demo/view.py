@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Group
-from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from octop.cli.drawing import headline, sparkline
 from octop.cli.moments import spoken
 from octop.cli.output import COLOURS, clean
 
@@ -24,7 +24,6 @@ WIDE: Final = 110
 """From this width on there is room for what a kind does beside how it stands."""
 
 KIND_COLUMNS: Final = 2
-BARS: Final = "▁▂▃▄▅▆▇█"
 STATUSES: Final = ("pending", "running", "failed", "blocked", "frozen", "success", "cancelled")
 
 
@@ -52,11 +51,11 @@ def drawn(picture: Picture, width: int, height: int = 24) -> RenderableType:
         Text.assemble((f"{picture.seconds:.0f} s", "bold"), (f"  {picture.ends}", "bright_black")),
     )
     parts: list[RenderableType] = [head, _counts(picture), _rates(picture, width)]
-    parts += [_rule("kinds of tasks", width), _kinds(picture.kinds, width)]
-    parts += [_rule("workers", width), *(_worker(each, width) for each in picture.workers)]
+    parts += [headline("kinds of tasks", width), _kinds(picture.kinds, width)]
+    parts += [headline("workers", width), *(_worker(each, width) for each in picture.workers)]
     if not picture.workers:
         parts.append(Text("none lives: one is about to start …", style="bright_black"))
-    parts.append(_rule("latest failures", width))
+    parts.append(headline("latest failures", width))
     room = max(3, height - 11 - _kind_rows(picture.kinds) - max(1, len(picture.workers)))
     parts += [_failure(task_type, error, width) for task_type, error in picture.failures[:room]]
     if not picture.failures:
@@ -64,25 +63,6 @@ def drawn(picture: Picture, width: int, height: int = 24) -> RenderableType:
     if picture.psql:
         parts.append(Text(f"look for yourself: {picture.psql}", style="bright_black"))
     return Group(*parts)
-
-
-def sparkline(values: Sequence[float], width: int) -> str:
-    """Return the last values as bars, the highest one full.
-
-    Example:
-        >>> sparkline([0, 1, 2, 4], 4)
-        '▁▂▄█'
-    """
-    shown = list(values)[-width:]
-    top = max(shown, default=0) or 1
-    return "".join(BARS[min(len(BARS) - 1, int(value / top * (len(BARS) - 0.01)))] for value in shown)
-
-
-def _rule(title: str, width: int) -> RenderableType:
-    line = Table.grid()
-    line.width = width
-    line.add_row(Rule(Text(title, style="bold"), align="left", style="bright_black"))
-    return line
 
 
 def _counts(picture: Picture) -> Text:

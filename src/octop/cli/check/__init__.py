@@ -1,0 +1,1 @@
+"""`octop check`: compares an application with what is queued and who runs it."""

@@ -1,0 +1,75 @@
+"""Values that the shell completes: names of queues, task types and settings, from the database if it answers at once.
+
+Pressing Tab may never start a database, print an error or keep anybody waiting: whatever is in the way, there is
+nothing to complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Final
+
+from octop.cli.invocation import Invocation
+
+if TYPE_CHECKING:
+    import click
+
+    from octop.engine.call import Call
+
+SECONDS_MAX: Final = 1.0
+"""So long a press of Tab waits for the database."""
+
+THREAD: Final = "octop completion"
+
+
+def queue_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the queues whose name begins like this."""
+    from octop.engine import steering  # noqa: PLC0415 - loads psycopg
+
+    return _beginning(ctx, steering.queue_names(), incomplete)
+
+
+def task_type_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the task types whose name begins like this."""
+    from octop.engine import steering  # noqa: PLC0415 - loads psycopg
+
+    return _beginning(ctx, steering.task_type_names(), incomplete)
+
+
+def config_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the settings whose key begins like this."""
+    from octop.engine import steering  # noqa: PLC0415 - loads psycopg
+
+    return _beginning(ctx, steering.config_keys(), incomplete)
+
+
+def _beginning(ctx: click.Context, call: Call[list[str]], incomplete: str) -> list[str]:
+    found: list[str] = []
+    invocation = ctx.ensure_object(Invocation)
+    # A thread that nobody waits for any longer: a connection that hangs ends with the process.
+    asking = threading.Thread(target=_ask, args=(invocation, call, found), name=THREAD, daemon=True)
+    asking.start()
+    asking.join(SECONDS_MAX)
+    return [name for name in found if name.startswith(incomplete)]
+
+
+def _ask(invocation: Invocation, call: Call[list[str]], found: list[str]) -> None:
+    with contextlib.suppress(Exception):
+        from octop.engine import private_database  # noqa: PLC0415 - loads psycopg
+        from octop.engine.call import run  # noqa: PLC0415 - as above
+        from octop.engine.connect import open_connection  # noqa: PLC0415 - as above
+        from octop.model.settings import load_settings  # noqa: PLC0415 - as above
+
+        settings = load_settings(dsn=invocation.dsn, schema=invocation.schema, app=invocation.app)
+        dsn = settings.dsn
+        if dsn is None:
+            running = private_database.status()
+            if running is None:
+                return
+            dsn = running.url
+        with contextlib.closing(
+            open_connection(dsn, application_name="octop completion", schema=settings.schema, connect_timeout=2)
+        ) as connection:
+            names = run(connection, call)
+            found.extend(names)

@@ -1,0 +1,54 @@
+"""Connections: as many as workers and their pools may ask for, and no pooler that swallows LISTEN."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from octop.cli.doctor.finding import Finding, Step, psql
+from octop.cli.doctor.kinds import found
+from octop.engine.diagnosis import server
+
+if TYPE_CHECKING:
+    from octop.cli.doctor.examination import Examination
+    from octop.engine.diagnosis.look import Row
+
+PER_WORKER: Final = 3
+"""Exchange, control and LISTEN; the supervisor has one for its heartbeat."""
+
+
+def room(examination: Examination) -> Iterator[Finding]:
+    """Compare what living workers may ask for with what there is."""
+    row = examination.ask(server.connections())
+    free = row["max"] - row["reserved"] - max(0, row["used"] - row["ours"])
+    narrow = 0 <= row["database_limit"] < free
+    if narrow:
+        free = min(free, row["database_limit"] - max(0, row["database_used"] - row["ours"]))
+    workers, supervisors, pool = row["workers"], row["supervisors"], row["pool_size"]
+    fixed = PER_WORKER * workers + supervisors
+    most = fixed + pool * workers
+    if workers and most > free:
+        yield found(
+            "connections.too_few",
+            f"{workers} workers need {fixed} connections, and {most} when their pools of {pool} are full; there is room for {max(0, free)}",
+            _cure(examination, row, fitting=(free - fixed) // workers, missing=most - free, narrow=narrow),
+        )
+
+
+def _cure(examination: Examination, row: Row, *, fitting: int, missing: int, narrow: bool) -> tuple[Step, ...]:
+    if fitting >= 1:
+        return examination.octop(f"config set db.connection_pool_size {fitting}")
+    if narrow:
+        database = examination.role(row["database"])
+        return psql(f"alter database {database} connection limit {row['database_limit'] + missing};")
+    return psql(f"alter system set max_connections = {row['max'] + missing};   -- and restart the server")
+
+
+def pooler(examination: Examination) -> Iterator[Finding]:
+    """Look whether somebody stands between us and the server."""
+    if server.behind_a_pooler(examination.connection):
+        yield found(
+            "connections.pooler",
+            "a connection pooler stands in front of the database",
+            examination.worker(" --poll-only"),
+        )

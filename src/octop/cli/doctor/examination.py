@@ -1,0 +1,107 @@
+"""What every check may use: the connection, the names, and how its cures are to be typed."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from octop.cli.doctor.finding import Step, psql, shell
+from octop.engine.diagnosis import look, picture, rights, server
+from octop.engine.diagnosis.words import Difference, name, within
+from octop.engine.install import Installed, status
+from octop.model.settings import Settings, masked_dsn
+
+if TYPE_CHECKING:
+    from octop.engine.call import Call
+    from octop.engine.connect import EngineConnection
+    from octop.engine.diagnosis.look import Row
+    from octop.engine.diagnosis.picture import Picture
+
+R = TypeVar("R")
+OWNER: Final = "owner"
+
+
+@dataclass
+class Examination:
+    """One run of the doctor on one database.
+
+    Attributes:
+        connection: To it.
+        settings: What this process started with.
+        longer_than: Transactions that are older hold back vacuum too long, in seconds.
+        check_seconds: Time for one question.
+    """
+
+    connection: EngineConnection
+    settings: Settings
+    longer_than: float = 300.0
+    check_seconds: float = 5.0
+
+    def ask(self, call: Call[R], *, also: str | None = None) -> R:
+        """Ask in a read-only transaction that is bounded in time; `also` is a schema that the call names beside ours."""
+        return look(self.connection, call, seconds=self.check_seconds, also=also)
+
+    @property
+    def schema(self) -> str:
+        """Return the name of the schema."""
+        return self.settings.schema
+
+    @cached_property
+    def installed(self) -> Installed:
+        """Return what is installed, beside what this package brings."""
+        return status(self.connection, self.schema)
+
+    @cached_property
+    def place(self) -> Row:
+        """Return where we are."""
+        return self.ask(server.place())
+
+    @cached_property
+    def picture(self) -> Picture:
+        """Return the schema as it is now."""
+        return picture.taken(self.connection, self.schema)
+
+    @cached_property
+    def owner(self) -> str:
+        """Return the role that owns the installation."""
+        return self.ask(rights.owner(self.schema))
+
+    @cached_property
+    def role_prefix(self) -> str:
+        """Return what stands before the names of the roles."""
+        return self.owner.removesuffix(OWNER)
+
+    # --- cures ---
+
+    def sql(self, text: str) -> str:
+        """Return the qualified name of an object of ours, for a cure."""
+        return within(self.schema, text)
+
+    def octop(self, words: str) -> tuple[Step, ...]:
+        """Return a step that runs `octop` on this database."""
+        options = ""
+        if self.settings.origins.get("dsn") == "argument" and self.settings.dsn is not None:
+            options += f" --dsn {shlex.quote(masked_dsn(self.settings.dsn))}"
+        if self.settings.origins.get("schema") == "argument":
+            options += f" --schema {shlex.quote(self.schema)}"
+        return shell(f"octop {words}{options}")
+
+    def again(self) -> tuple[Step, ...]:
+        """Return the step that puts functions, views, triggers and grants in place again."""
+        prefix = "" if self.role_prefix == "octop_" else f" --role-prefix {shlex.quote(self.role_prefix)}"
+        return self.octop(f"migrate --again{prefix}")
+
+    def steps(self, difference: Difference) -> tuple[Step, ...]:
+        """Return what puts a difference right."""
+        return psql(*difference.sql) + (self.again() if difference.again else ())
+
+    def role(self, role: str) -> str:
+        """Return the name of a role as SQL has it."""
+        return name(role)
+
+    def worker(self, words: str) -> tuple[Step, ...]:
+        """Return a step that starts a worker of the application, as far as its name is known."""
+        application = self.settings.app or "MODULE:ATTRIBUTE"
+        return self.octop(f"worker -A {shlex.quote(application)}{words}")

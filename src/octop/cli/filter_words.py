@@ -1,0 +1,121 @@
+"""Words of a filter on a command line, and the options that are short forms of them."""
+
+from __future__ import annotations
+
+import re
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from octop.cli.moments import DURATION
+from octop.model.filter_values import BY_NAME, KEYS, Filter
+from octop.model.filters import exactly, parse_words, since
+from octop.model.task import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    F = TypeVar("F", bound="Callable[..., Any]")
+
+EPILOG: Final = """\b
+FILTER words are key:value, and a task must satisfy all of them:
+  status:failed,frozen   one of several      type:send_*      * = any characters
+  -queue:mail            none of these       priority:0..3    a range (also 4.. ..2)
+  created:-1h..          within the hour     'attempt:>3'     quote > and < for the shell
+  payload.user.id:42     inside the payload  error:"time out" quotes keep spaces and colons
+All keys and values: octop help filters
+"""
+
+COVER: Final = "\0"
+"""Stands before a word that is none of click's business: no shell can hand in such a character."""
+
+_NEGATED: Final = re.compile(r"-([A-Za-z_]+)[.:]")
+
+
+class FilterCommand(click.Command):
+    """A command that takes words of a filter, also those that begin with `-`."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """Add the short grammar to the end of the help."""
+        options.setdefault("epilog", EPILOG)
+        super().__init__(*arguments, **options)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Hide the `-` of `-key:value` from click, which would take it for an option; `FilterWord` uncovers it."""
+        options = [param for param in self.params if isinstance(param, click.Option)]
+        taking = {name for each in options if not each.is_flag and not each.count for name in each.opts}
+        short = {name[1] for each in options for name in each.opts if len(name) == 2} | {"h"}
+        written: list[str] = []
+        for index, word in enumerate(args):
+            if word == "--":
+                written += args[index:]
+                break
+            after_option = index > 0 and args[index - 1] in taking
+            negated = None if after_option else _NEGATED.match(word)
+            ours = negated is not None and (negated[1] in BY_NAME or negated[1][0] not in short)
+            written.append(f"{COVER}{word}" if ours else word)
+        return super().parse_args(ctx, written)
+
+
+class FilterWord(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2; 8.1 cannot subscript it
+    """One word of a filter, or the id of a task; completed by the keys."""
+
+    name = "filter"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word as it was typed."""
+        return str(value).removeprefix(COVER)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Offer the keys, and after `status:` its values."""
+        words = [f"{key.name}{'.' if key.kind == 'document' else ':'}" for key in KEYS]
+        words += [f"status:{status}" for status in Status if incomplete.startswith("status:")]
+        return [CompletionItem(each) for each in words if each.startswith(incomplete)]
+
+
+FILTER_WORD: Final = FilterWord()
+
+
+def filter_options(*, since_help: str = "As created:-DURATION.. (1h, 2d).") -> Callable[[F], F]:
+    """Give a command the options that are short forms of filter words.
+
+    Args:
+        since_help: What `--since` means, where it means something else.
+    """
+    options = (
+        click.option("--status", type=click.Choice([each.value for each in Status]), help="As status:STATUS."),
+        click.option("--queue", help="As queue:QUEUE."),
+        click.option("--type", "task_type", help="As type:TYPE."),
+        click.option("--tenant", help="As tenant:TENANT."),
+        click.option("--since", type=DURATION, metavar="DURATION", help=since_help),
+    )
+
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def filter_of(
+    words: Sequence[str],
+    *,
+    status: str | None = None,
+    queue: str | None = None,
+    task_type: str | None = None,
+    tenant: str | None = None,
+    since_seconds: float | None = None,
+) -> Filter:
+    """Return the filter that words and options ask for together.
+
+    Raises:
+        InvalidFilterError: One of them is no condition.
+    """
+    options = {"status": status, "queue": queue, "type": task_type, "tenant": tenant}
+    parts = [exactly(key, text) for key, text in options.items() if text is not None]
+    parts += [] if since_seconds is None else [since(since_seconds)]
+    return reduce(and_, parts, parse_words(words))

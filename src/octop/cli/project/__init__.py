@@ -1,0 +1,1 @@
+"""What `octop init` writes: the files of this folder, as they are."""

@@ -1,0 +1,211 @@
+"""`octop types`: look at task types and steer them, on all workers at once."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from octop.cli.columns import Column
+from octop.cli.completing import queue_names, task_type_names
+from octop.cli.groups import Group
+from octop.cli.invocation import Invocation, global_options, pass_invocation
+from octop.cli.moments import shortened, spoken
+from octop.cli.origin import policy_origins, told
+from octop.cli.policy import NO_QUEUE, WORDS, OrDefault, changes, policy_options, said, shown_value
+from octop.engine import calls, steering
+from octop.engine.call import Call, run
+from octop.model.errors import UnknownTaskTypeError
+
+COLUMNS: Final = (
+    Column("type"),
+    Column("queue", width_min=8, rank=4),
+    Column("runs in", short="in", rank=5),
+    Column("retries", right=True, short="try", rank=2),
+    Column("time limit", right=True, short="limit", rank=1),
+    Column("waiting", right=True, short="wait"),
+    Column("running", right=True, short="run"),
+    Column("blocked", right=True, short="blkd", rank=3),
+    Column("workers", right=True, short="wrk"),
+    Column("frozen", width_min=8),
+)
+
+
+def type_argument(function: Any) -> Any:
+    """Take the name of a task type, completed by the shell."""
+    return click.argument("task_type", metavar="TYPE", shell_complete=task_type_names)(function)
+
+
+@click.group(cls=Group, short_help="List, show, set, freeze, thaw and reset task types.")
+def types() -> None:
+    """List, show, set, freeze, thaw and reset task types.
+
+    What is set here wins over the code until it is reset, and holds on all workers within a second. Each act is written to
+    the audit: octop audit --subject TYPE
+    """
+
+
+@types.command("list")
+@global_options(reads=True)
+@pass_invocation
+def list_(invocation: Invocation) -> None:
+    """List the task types that workers declared or waiting tasks name, with what waits and who knows them."""
+    rows = invocation.ask(steering.list_task_types())
+    if invocation.as_json:
+        invocation.output.json(rows)
+        return
+    invocation.output.table(
+        COLUMNS,
+        [
+            [
+                row["name"],
+                row["queue"],
+                row["run_in"],
+                row["max_retries"],
+                spoken(row["timeout_seconds"]),
+                row["waiting"],
+                row["running"],
+                row["blocked"],
+                row["workers"],
+                (row["freeze_reason"] or "yes") if row["frozen"] else "no",
+            ]
+            for row in rows
+        ],
+        empty="No task type yet: a type appears with the first worker that knows it, or the first task that names it.",
+    )
+    if any(row["counts_cut"] for row in rows):
+        invocation.output.say("Counts are those among the first 10,000 tasks of a status.")
+
+
+@types.command()
+@type_argument
+@global_options(reads=True)
+@pass_invocation
+def show(invocation: Invocation, task_type: str) -> None:
+    """Show all about TYPE: its values and who set each, what waits and runs, who knows it, whether it is frozen."""
+    with invocation.connection() as connection:
+        rows = run(connection, steering.list_task_types())
+        row = next((each for each in rows if each["name"] == task_type), None)
+        if row is None:
+            raise _unknown(task_type, [str(each["name"]) for each in rows])
+        details = run(connection, steering.task_type_details(task_type))
+        row |= details
+    row["origins"] = policy_origins(row, steering.TYPE_VALUES)
+    del row["set_by"]
+    if invocation.as_json:
+        invocation.output.json(row)
+        return
+    frozen = "no"
+    if row["frozen"]:
+        reason = f": {row['freeze_reason']}" if row["freeze_reason"] else ""
+        frozen = f"by {row['frozen_by']}, {shortened(row['frozen_at'])}{reason}"
+    cut = " at least" if row["counts_cut"] else ""
+    invocation.output.pairs(
+        [
+            ("type", row["name"]),
+            ("what it does", row["description"]),
+            ("runs in", row["run_in"]),
+            *(
+                (WORDS[column], told(shown_value(column, row[column]), row["origins"][column]))
+                for column in steering.TYPE_VALUES
+            ),
+            *((name, f"{row[name]:,}{cut}") for name in ("waiting", "running", "blocked")),
+            ("frozen", frozen),
+            ("known by", "\n".join(_worker(each) for each in row["known_by"]) or "no living worker"),
+        ]
+    )
+
+
+def _worker(worker: dict[str, Any]) -> str:
+    version = f", version {worker['version']} of it" if worker["version"] != 1 else ""
+    return f"{worker['name'] or worker['id']} ({worker['host']}, pid {worker['pid']}, {worker['state']}{version})"
+
+
+@types.command("set")
+@type_argument
+@click.option(
+    "--queue",
+    type=OrDefault(click.STRING, NO_QUEUE),
+    metavar="NAME|none",
+    shell_complete=queue_names,
+    help="Where tasks that name no queue go from now on.",
+)
+@click.option("--priority", type=OrDefault(click.IntRange(0, 9)), metavar="N|default", help="0 runs first, 9 last.")
+@policy_options
+@global_options()
+@pass_invocation
+def set_(invocation: Invocation, /, task_type: str, **given: Any) -> None:
+    """Set values of TYPE, for all workers: octop types set send_mail --max-retries 5 --retry-delays 1s,10s,5m.
+
+    They hold for tasks that name none of their own. The word `default` takes a value back: what the application declared
+    holds again. For psql: UPDATE octop_task_types SET max_retries = 5 WHERE name = 'send_mail';
+    """
+    wanted = changes(given)
+    with invocation.connection() as connection:
+        values = run(connection, steering.set_task_type(task_type, set_=list(wanted), **wanted))
+        if values is None:
+            raise _unknown(task_type, run(connection, steering.task_type_names()))
+    invocation.output.done({"task_type": task_type, **values}, said(f"Type {task_type}", values, wanted))
+
+
+@types.command()
+@type_argument
+@global_options()
+@pass_invocation
+def reset(invocation: Invocation, task_type: str) -> None:
+    """Take back everything that operators set for TYPE: what the application declared holds again.
+
+    A freeze stays: octop types thaw.
+    """
+    with invocation.connection() as connection:
+        changed = run(connection, steering.reset_task_type(task_type))
+        if changed is None:
+            raise _unknown(task_type, run(connection, steering.task_type_names()))
+    text = (
+        f"Type {task_type}: what the application declared holds again."
+        if changed
+        else f"Type {task_type}: nothing was set."
+    )
+    invocation.output.done({"task_type": task_type, "changed": changed}, text)
+
+
+@types.command()
+@type_argument
+@click.option("--reason", default="", help="Why: shown to the next person.")
+@global_options()
+@pass_invocation
+def freeze(invocation: Invocation, task_type: str, reason: str) -> None:
+    """Start no more tasks of TYPE, in any queue; what runs runs on, what waits waits without using a try."""
+    changed = _acted(invocation, task_type, calls.octop_freeze(task_type, reason))
+    text = f"Type {task_type} is frozen." if changed else f"Type {task_type} was frozen already."
+    invocation.output.done({"task_type": task_type, "frozen": True, "changed": changed}, text)
+
+
+@types.command()
+@type_argument
+@global_options()
+@pass_invocation
+def thaw(invocation: Invocation, task_type: str) -> None:
+    """Start tasks of TYPE again; those that waited come back within seconds, the oldest first."""
+    changed = _acted(invocation, task_type, calls.octop_thaw(task_type))
+    text = f"Type {task_type} runs again." if changed else f"Type {task_type} was not frozen."
+    invocation.output.done({"task_type": task_type, "frozen": False, "changed": changed}, text)
+
+
+def _acted(invocation: Invocation, task_type: str, call: Call[bool]) -> bool:
+    """Do it, and say so when no worker has declared the type: its name may be a slip of the fingers."""
+    with invocation.connection() as connection:
+        known = task_type in run(connection, steering.task_type_names())
+        answer = run(connection, call)
+    if not known:
+        invocation.output.say(f"octop: no worker has declared the task type {task_type} yet")
+    return answer
+
+
+def _unknown(task_type: str, names: list[str]) -> UnknownTaskTypeError:
+    from difflib import get_close_matches  # noqa: PLC0415 - costs 3 ms, and most names are right
+
+    near = get_close_matches(task_type, names, n=1)
+    message = f"there is no task type {task_type}"
+    hint = f"Did you mean {near[0]}? " if near else ""
+    return UnknownTaskTypeError(message, hint=f"{hint}octop types list shows all.")

@@ -1,0 +1,84 @@
+"""Rights on our objects that the package does not give, and rights that it gives and that are gone."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+from octop.engine.diagnosis.picture import Picture
+from octop.engine.diagnosis.words import Difference, name, within
+
+Right = tuple[str, str, str | None, str, str]
+# In the order in which they are cured: first what lets an application go on by its roles.
+KINDS: Final = ("grants.too_wide", "grants.on_leaf", "grants.public_execute", "grants.direct")
+
+
+def excess(expected: Picture, found: Picture, schema: str, role_prefix: str) -> Iterator[Difference]:
+    """Compare the rights on objects with those that the package gives.
+
+    Args:
+        expected: The picture of the package.
+        found: What is there.
+        schema: Where.
+        role_prefix: Before the names of our roles.
+    """
+    wanted = {
+        (kind, thing, column, f"{role_prefix}{grantee}", privilege)
+        for kind, thing, column, grantee, privilege in expected.grants
+    }
+    by: dict[tuple[str, str], list[Right]] = defaultdict(list)
+    for right in sorted(found.grants - wanted, key=str):
+        by[_kind(right, expected, found), right[3]].append(right)
+    for (finding, grantee), rights in sorted(by.items(), key=lambda item: (KINDS.index(item[0][0]), item[0][1])):
+        who = name(grantee) if grantee else "public"
+        lines = tuple(_revocations(rights, schema, who))
+        if grantee and (roles := _roles_instead(finding, rights)):
+            lines = (f"grant {', '.join(name(f'{role_prefix}{role}') for role in roles)} to {who};", *lines)
+        things = sorted({right[1].partition("(")[0] for right in rights})
+        shown = ", ".join(things[:3]) + (f" and {len(things) - 3} more" if len(things) > 3 else "")
+        privileges = ", ".join(sorted({right[4] for right in rights}))
+        yield Difference(finding, f"{grantee or 'PUBLIC'} has {privileges} on {shown}", lines)
+    gone = [right for right in sorted(wanted - found.grants, key=str) if _is_there(right, found)]
+    if gone:
+        shown = ", ".join(f"{privilege} on {thing} of {grantee}" for _, thing, _, grantee, privilege in gone[:3])
+        more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
+        yield Difference("grants.missing", f"rights are gone: {shown}{more}", again=True)
+
+
+def _kind(right: Right, expected: Picture, found: Picture) -> str:
+    kind, thing, _, grantee, privilege = right
+    if kind == "function":
+        if not grantee:
+            return "grants.public_execute"
+        return "grants.too_wide" if thing.startswith("_") else "grants.direct"
+    # a day is in neither picture: it is a leaf as well
+    table = expected.tables.get(thing) or found.tables.get(thing) or {"partition_of": "octop_tasks_done"}
+    if thing.startswith("_") or (table.get("partition_of") and kind == "table"):
+        return "grants.on_leaf"
+    reads = privilege in {"SELECT", "USAGE"}
+    return "grants.direct" if reads and grantee else "grants.too_wide"
+
+
+def _roles_instead(finding: str, rights: list[Right]) -> tuple[str, ...]:
+    """Return the roles by which somebody may go on with what he seems to do: enqueue and run tasks, or read."""
+    on_tasks = {privilege for kind, thing, _, _, privilege in rights if kind == "table" and thing == "octop_tasks"}
+    if finding == "grants.too_wide" and "INSERT" in on_tasks:
+        return ("producer", "worker")
+    if finding == "grants.direct" and "SELECT" in on_tasks:
+        return ("viewer",)
+    return ()
+
+
+def _revocations(rights: list[Right], schema: str, who: str) -> Iterator[str]:
+    things: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for kind, thing, column, _, privilege in rights:
+        things[kind, f"{privilege.lower()} ({name(column)})" if column else privilege.lower()].append(thing)
+    together: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
+    for (kind, privilege), on in things.items():
+        together[kind, tuple(on)].append(privilege)
+    for (kind, same), privileges in together.items():
+        objects = ", ".join(within(schema, thing) for thing in same)
+        yield f"revoke {', '.join(privileges)} on {kind} {objects} from {who};"
+
+
+def _is_there(right: Right, found: Picture) -> bool:
+    return right[1] in (found.functions if right[0] == "function" else found.tables)

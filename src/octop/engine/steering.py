@@ -1,0 +1,389 @@
+"""What people look at and change while it runs: queues and task types.
+
+Reads answer rows as JSON objects, as in ``octop.engine.reads``. What has no SQL function of its own is the UPDATE that a DBA types too:
+the operator's grants allow it, triggers check it, write it to the audit and let running workers follow within a second.
+"""
+
+from collections.abc import Sequence
+from typing import Final, LiteralString
+
+from octop.engine.audit import ACTS_MAX
+from octop.engine.call import Call
+from octop.engine.reads import Row, _many, _one
+
+QUEUE_VALUES: Final = ("worker_limit", "max_retries", "timeout_seconds", "retry_policy")
+TYPE_VALUES: Final = ("queue", "priority", "max_retries", "timeout_seconds", "retry_policy")
+"""The columns that an operator may set; what the application declared for them stands in `declared`."""
+
+
+# --- queues -----------------------------------------------------------------------------------------------------------
+
+
+def list_queues() -> Call[list[Row]]:
+    """Read all queues with what waits and runs, who paused them, and how many workers serve them."""
+    return _many(
+        """
+        select to_jsonb(q)
+               || jsonb_build_object('oldest_due_seconds', extract(epoch from _octop_now() - q.oldest_due_at))
+          from octop_queue_summary q order by q.name
+        """
+    )
+
+
+def queue(name: str) -> Call[Row | None]:
+    """Read all about one queue; None when nothing has ever named it.
+
+    Returns:
+        A row of ``list_queues`` with ``max_retries``, ``timeout_seconds``, ``retry_policy``, ``declared``, ``set_by`` (by
+        column: role and moment of its last change), ``served_by`` (living workers), ``task_types`` (those that name the
+        queue as theirs, or wait in it, with counts among the first 10,000) and ``ended`` (totals by status).
+    """
+    return Call(
+        """
+        with counted as materialized (
+          select x.task_type, count(*) as n
+            from (select t.task_type from octop_tasks t
+                   where t.status in ('pending', 'failed') and t.queue = %(name)s::text limit 10000) x
+           group by x.task_type
+        )
+        select to_jsonb(s) || jsonb_build_object(
+          'oldest_due_seconds', extract(epoch from _octop_now() - s.oldest_due_at),
+          'max_retries', q.max_retries, 'timeout_seconds', q.timeout_seconds, 'retry_policy', q.retry_policy,
+          'declared', coalesce(q.declared, '{}'),
+          'set_by', (select coalesce(jsonb_object_agg(x.key, jsonb_build_object('role', x.role, 'at', x.at)), '{}')
+             from (select distinct on (k.key) k.key, a.role, a.at
+                     from (select * from octop_audit order by seq desc limit %(acts)s) a
+                     cross join unnest(%(values)s::text[]) k (key)
+                    where a.subject = s.name and a.action = 'set queue'
+                      and a.detail #> array['from', k.key] is distinct from a.detail #> array['to', k.key]
+                    order by k.key, a.seq desc) x),
+          'served_by', (select coalesce(jsonb_agg(jsonb_build_object('id', w.id, 'name', w.name, 'host', w.host,
+                                        'pid', w.pid, 'state', w.state) order by w.started_at, w.id), '[]')
+             from octop_worker_summary w where s.name = any (w.queues) and w.state <> 'silent'),
+          'task_types', (select coalesce(jsonb_agg(jsonb_build_object('name', y.name, 'waiting', coalesce(c.n, 0))
+                                                   order by y.name), '[]')
+             from (select t.name from octop_task_types t where coalesce(t.queue, 'default') = s.name
+                   union select c.task_type from counted c) y
+             left join counted c on c.task_type = y.name),
+          'ended', (select coalesce(jsonb_object_agg(e.status, e.total), '{}')
+             from (select p.status, sum(p.total) as total from octop_throughput p
+                    where p.queue = s.name group by p.status) e))
+          from octop_queue_summary s
+          left join octop_queues q on q.name = s.name
+         where s.name = %(name)s::text
+        """,
+        {"name": name, "acts": ACTS_MAX, "values": list(QUEUE_VALUES)},
+        _one,
+    )
+
+
+def queue_is_known(queue: str) -> Call[bool]:
+    """Tell whether a task, a worker, a task type or an operator has named this queue before."""
+    return Call(
+        """
+        select exists (select from octop_queues q where q.name = %(queue)s::text)
+            or exists (select from octop_task_types y where y.queue = %(queue)s::text)
+            or exists (select from octop_workers w where %(queue)s::text = any (w.queues))
+            or exists (select from octop_tasks t where t.status in ('pending', 'failed') and t.queue = %(queue)s::text)
+            or exists (select from octop_tasks t where t.status = 'running' and t.queue = %(queue)s::text)
+            or exists (select from octop_tasks t where t.status = 'blocked' and t.queue = %(queue)s::text)
+            or exists (select from octop_throughput s where s.queue = %(queue)s::text and s.total > 0)
+        """,
+        {"queue": queue},
+        lambda rows: bool(rows[0][0]),
+    )
+
+
+def set_queue(
+    name: str,
+    *,
+    set_: Sequence[str],
+    worker_limit: int | None = None,
+    max_retries: int | None = None,
+    timeout_seconds: float | None = None,
+    retry_policy: str | None = None,
+) -> Call[Row | None]:
+    """Set values of a queue for all workers; those that ``set_`` does not name stay.
+
+    Args:
+        name: The queue; its row is made if nobody has named it yet.
+        set_: Which of ``QUEUE_VALUES`` to set; None for one of them = what the application declared, else nothing.
+        worker_limit: Tasks at once in each worker process, 0 to 10,000.
+        max_retries: Further tries for tasks whose type says nothing, 0 to 1,000.
+        timeout_seconds: Time limit likewise, above 0, at most 31 days.
+        retry_policy: JSON text.
+
+    Returns:
+        The values that hold now.
+
+    Raises:
+        InvalidOptionError: A value is out of bounds.
+        InvalidNameError: The name is empty or longer than 200 characters.
+    """
+    return Call(
+        """
+        insert into octop_queues as q (name, worker_limit, max_retries, timeout_seconds, retry_policy)
+        values (%(name)s::text, %(worker_limit)s::integer, %(max_retries)s::integer, %(timeout_seconds)s::float8,
+                %(retry_policy)s::text::jsonb)
+        on conflict (name) do update set
+          worker_limit = case when 'worker_limit' = any (%(set)s::text[])
+            then coalesce(excluded.worker_limit, (q.declared ->> 'worker_limit')::integer) else q.worker_limit end,
+          max_retries = case when 'max_retries' = any (%(set)s::text[])
+            then coalesce(excluded.max_retries, (q.declared ->> 'max_retries')::integer) else q.max_retries end,
+          timeout_seconds = case when 'timeout_seconds' = any (%(set)s::text[])
+            then coalesce(excluded.timeout_seconds, (q.declared ->> 'timeout_seconds')::float8) else q.timeout_seconds end,
+          retry_policy = case when 'retry_policy' = any (%(set)s::text[])
+            then coalesce(excluded.retry_policy, nullif(q.declared -> 'retry_policy', 'null')) else q.retry_policy end
+        returning jsonb_build_object('worker_limit', q.worker_limit, 'max_retries', q.max_retries,
+                                     'timeout_seconds', q.timeout_seconds, 'retry_policy', q.retry_policy)
+        """,
+        {
+            "name": name,
+            "set": list(set_),
+            "worker_limit": worker_limit,
+            "max_retries": max_retries,
+            "timeout_seconds": timeout_seconds,
+            "retry_policy": retry_policy,
+        },
+        _one,
+    )
+
+
+def reset_queue(queue: str) -> Call[bool]:
+    """Bring back what was declared for a queue, in place of what operators set; answer whether that was anything."""
+    return Call(
+        """
+        update octop_queues q
+           set worker_limit = (q.declared ->> 'worker_limit')::integer,
+               max_retries = (q.declared ->> 'max_retries')::integer,
+               timeout_seconds = (q.declared ->> 'timeout_seconds')::double precision,
+               retry_policy = nullif(q.declared -> 'retry_policy', 'null')
+         where q.name = %(queue)s::text
+           and (q.worker_limit, q.max_retries, q.timeout_seconds, q.retry_policy) is distinct from
+               ((q.declared ->> 'worker_limit')::integer, (q.declared ->> 'max_retries')::integer,
+                (q.declared ->> 'timeout_seconds')::double precision, nullif(q.declared -> 'retry_policy', 'null'))
+         returning q.name
+        """,
+        {"queue": queue},
+        bool,
+    )
+
+
+def queue_is_unused(queue: str) -> Call[bool]:
+    """Tell whether the row of a queue can go: nothing names it, and the caller may delete it."""
+    return Call(
+        """
+        select has_table_privilege(q.tableoid, 'delete')
+           and not exists (select from octop_task_types y where y.queue = %(queue)s::text)
+           and not exists (select from octop_workers w where %(queue)s::text = any (w.queues))
+           and not exists (select from octop_holds h where h.kind = 'queue' and h.target = %(queue)s::text)
+           and not exists (select from octop_tasks t where t.status in ('pending', 'failed') and t.queue = %(queue)s::text)
+           and not exists (select from octop_tasks t where t.status = 'running' and t.queue = %(queue)s::text)
+           and not exists (select from octop_tasks t where t.status in ('blocked', 'frozen') and t.queue = %(queue)s::text)
+          from octop_queues q where q.name = %(queue)s::text
+        """,
+        {"queue": queue},
+        lambda rows: bool(rows and rows[0][0]),
+    )
+
+
+def forget_queue(queue: str) -> Call[bool]:
+    """Delete the row of a queue that nothing uses; answer whether there was one."""
+    return Call("delete from octop_queues q where q.name = %(queue)s::text returning q.name", {"queue": queue}, bool)
+
+
+# --- task types -------------------------------------------------------------------------------------------------------
+
+
+def list_task_types() -> Call[list[Row]]:
+    """Read all task types that a worker declared, a waiting task names or an operator froze.
+
+    Returns:
+        ``name``, the columns of ``octop_task_types`` (None for a type that no worker has declared, ``known`` is false),
+        ``workers`` (living ones that know it), ``waiting``, ``blocked`` and ``running`` (among the first 10,000 tasks of that
+        status each; ``counts_cut`` tells that there are more), ``frozen`` with ``freeze_reason``, ``frozen_by``, ``frozen_at``.
+    """
+    return _many(
+        """
+        with waiting as materialized (
+          select t.task_type from octop_tasks t where t.status in ('pending', 'failed') limit 10000
+        ), blocked as materialized (
+          select t.task_type from octop_tasks t where t.status = 'blocked' limit 10000
+        ), running as materialized (
+          select t.task_type from octop_tasks t where t.status = 'running' limit 10000
+        ), w as (select x.task_type, count(*) as n from waiting x group by x.task_type
+        ), b as (select x.task_type, count(*) as n from blocked x group by x.task_type
+        ), r as (select x.task_type, count(*) as n from running x group by x.task_type
+        ), n as (
+          select y.name from octop_task_types y
+          union select w.task_type from w union select b.task_type from b union select r.task_type from r
+          union select h.target from octop_holds h where h.kind = 'task_type'
+        )
+        select jsonb_build_object(
+          'name', n.name, 'known', y.name is not null,
+          'queue', y.queue, 'priority', y.priority, 'max_retries', y.max_retries, 'timeout_seconds', y.timeout_seconds,
+          'retry_policy', y.retry_policy, 'run_in', y.run_in, 'description', y.description,
+          'declared', coalesce(y.declared, '{}'),
+          'workers', (select count(*) from octop_workers k where n.name = any (k.task_types) and not k.draining
+                       and k.beat_at > _octop_now()
+                           - make_interval(secs => _octop_setting('worker.lease_seconds')::double precision)),
+          'waiting', coalesce(w.n, 0), 'blocked', coalesce(b.n, 0), 'running', coalesce(r.n, 0),
+          'counts_cut', (select count(*) from waiting) >= 10000 or (select count(*) from blocked) >= 10000
+                        or (select count(*) from running) >= 10000,
+          'frozen', h.target is not null, 'freeze_reason', h.reason, 'frozen_by', h.author, 'frozen_at', h.created_at)
+          from n
+          left join octop_task_types y on y.name = n.name
+          left join octop_holds h on h.kind = 'task_type' and h.target = n.name
+          left join w on w.task_type = n.name
+          left join b on b.task_type = n.name
+          left join r on r.task_type = n.name
+         order by n.name
+        """
+    )
+
+
+def task_type_details(name: str) -> Call[Row]:
+    """Read what the list leaves out of one task type: ``set_by`` (by column) and ``known_by`` (living workers, with versions)."""
+    return Call(
+        """
+        select jsonb_build_object(
+          'set_by', (select coalesce(jsonb_object_agg(x.key, jsonb_build_object('role', x.role, 'at', x.at)), '{}')
+             from (select distinct on (k.key) k.key, a.role, a.at
+                     from (select * from octop_audit order by seq desc limit %(acts)s) a
+                     cross join unnest(%(values)s::text[]) k (key)
+                    where a.subject = %(name)s::text and a.action = 'set task type'
+                      and a.detail #> array['from', k.key] is distinct from a.detail #> array['to', k.key]
+                    order by k.key, a.seq desc) x),
+          'known_by', (select coalesce(jsonb_agg(jsonb_build_object('id', w.id, 'name', w.name, 'host', w.host,
+                                       'pid', w.pid, 'state', w.state, 'queues', w.queues,
+                                       'version', coalesce(k.versions[array_position(k.task_types, %(name)s::text)], 1))
+                                       order by w.started_at, w.id), '[]')
+             from octop_worker_summary w join octop_workers k on k.id = w.id
+            where %(name)s::text = any (k.task_types) and w.state <> 'silent'))
+        """,
+        {"name": name, "acts": ACTS_MAX, "values": list(TYPE_VALUES)},
+        lambda rows: _one(rows) or {},
+    )
+
+
+def set_task_type(
+    name: str,
+    *,
+    set_: Sequence[str],
+    queue: str | None = None,
+    priority: int | None = None,
+    max_retries: int | None = None,
+    timeout_seconds: float | None = None,
+    retry_policy: str | None = None,
+) -> Call[Row | None]:
+    """Set values of a task type for tasks that name none; those that ``set_`` does not name stay.
+
+    Args:
+        name: A type that a worker has declared.
+        set_: Which of ``TYPE_VALUES`` to set; None for one of them = what the application declared, else nothing.
+        queue: Where its tasks go from now on.
+        priority: 0 runs first, 9 last.
+        max_retries: Further tries, 0 to 1,000.
+        timeout_seconds: Time limit of one attempt, above 0, at most 31 days.
+        retry_policy: JSON text.
+
+    Returns:
+        The values that hold now; None when no worker has declared such a type.
+
+    Raises:
+        InvalidOptionError: A value is out of bounds.
+    """
+    return Call(
+        """
+        update octop_task_types y set
+          queue = case when 'queue' = any (%(set)s::text[])
+            then coalesce(%(queue)s::text, y.declared ->> 'queue') else y.queue end,
+          priority = case when 'priority' = any (%(set)s::text[])
+            then coalesce(%(priority)s::integer, (y.declared ->> 'priority')::integer) else y.priority end,
+          max_retries = case when 'max_retries' = any (%(set)s::text[])
+            then coalesce(%(max_retries)s::integer, (y.declared ->> 'max_retries')::integer) else y.max_retries end,
+          timeout_seconds = case when 'timeout_seconds' = any (%(set)s::text[])
+            then coalesce(%(timeout_seconds)s::float8, (y.declared ->> 'timeout_seconds')::float8) else y.timeout_seconds end,
+          retry_policy = case when 'retry_policy' = any (%(set)s::text[])
+            then coalesce(%(retry_policy)s::text::jsonb, nullif(y.declared -> 'retry_policy', 'null')) else y.retry_policy end
+         where y.name = %(name)s::text
+        returning jsonb_build_object('queue', y.queue, 'priority', y.priority, 'max_retries', y.max_retries,
+                                     'timeout_seconds', y.timeout_seconds, 'retry_policy', y.retry_policy)
+        """,
+        {
+            "name": name,
+            "set": list(set_),
+            "queue": queue,
+            "priority": priority,
+            "max_retries": max_retries,
+            "timeout_seconds": timeout_seconds,
+            "retry_policy": retry_policy,
+        },
+        _one,
+    )
+
+
+def reset_task_type(name: str) -> Call[bool | None]:
+    """Bring back what was declared for a task type; answer whether that was anything, None when there is no such type."""
+    return Call(
+        """
+        with it as (
+          select y.name, (y.queue, y.priority, y.max_retries, y.timeout_seconds, y.retry_policy) is distinct from
+                 (y.declared ->> 'queue', (y.declared ->> 'priority')::smallint, (y.declared ->> 'max_retries')::integer,
+                  (y.declared ->> 'timeout_seconds')::float8, nullif(y.declared -> 'retry_policy', 'null')) as differs
+            from octop_task_types y where y.name = %(name)s::text
+        ), done as (
+          update octop_task_types y
+             set queue = y.declared ->> 'queue', priority = (y.declared ->> 'priority')::smallint,
+                 max_retries = (y.declared ->> 'max_retries')::integer,
+                 timeout_seconds = (y.declared ->> 'timeout_seconds')::float8,
+                 retry_policy = nullif(y.declared -> 'retry_policy', 'null')
+            from it where y.name = it.name and it.differs
+        )
+        select it.differs from it
+        """,
+        {"name": name},
+        lambda rows: bool(rows[0][0]) if rows else None,
+    )
+
+
+# --- for the live view ------------------------------------------------------------------------------------------------
+
+
+def failed_tasks(limit: int) -> Call[list[Row]]:
+    """Read the newest tasks that wait for a retry or are frozen, with the age of each in seconds."""
+    # Two reads, each along its own index; "in (failed, frozen)" would walk all that is live.
+    return _many(
+        """
+        select to_jsonb(x) || jsonb_build_object('age_seconds', extract(epoch from _octop_now() - x.created_at)) from (
+          (select t.id, t.task_type, t.queue, t.status, t.attempt, t.retry_count, t.scheduled_at, t.created_at, t.last_error
+             from octop_tasks t where t.status = 'failed' order by t.created_at desc limit %(limit)s)
+          union all
+          (select t.id, t.task_type, t.queue, t.status, t.attempt, t.retry_count, t.scheduled_at, t.created_at, t.last_error
+             from octop_tasks t where t.status = 'frozen' order by t.created_at desc limit %(limit)s)
+          order by created_at desc limit %(limit)s) x
+        """,
+        {"limit": limit},
+    )
+
+
+# --- names, for the shell's completion --------------------------------------------------------------------------------
+
+
+def queue_names() -> Call[list[str]]:
+    """Read the names of queues that a worker or an operator has named, at most 1,000."""
+    return _names("select q.name from octop_queues q order by q.name limit 1000")
+
+
+def task_type_names() -> Call[list[str]]:
+    """Read the names of task types that a worker has declared, at most 1,000."""
+    return _names("select y.name from octop_task_types y order by y.name limit 1000")
+
+
+def config_keys() -> Call[list[str]]:
+    """Read the keys of all settings."""
+    return _names("select k.key from octop_config_keys() k order by k.key")
+
+
+def _names(text: LiteralString) -> Call[list[str]]:
+    return Call(text, {}, lambda rows: [str(row[0]) for row in rows])

@@ -1,0 +1,139 @@
+"""`octop sql uninstall`: takes away what the installer made, nothing else, all or nothing."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from octop import engine
+from octop.engine import script
+from tests.sql.crew import add, column, do, rows, value
+
+CATALOG = """
+select 'class', n.nspname || '.' || c.relname || c.relkind::text, c.relacl::text from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname !~ '^pg_toast'
+union all select 'proc', p.oid::regprocedure::text, p.proacl::text from pg_proc p
+union all select 'type', n.nspname || '.' || t.typname, null from pg_type t join pg_namespace n on n.oid = t.typnamespace where n.nspname !~ '^pg_toast'
+union all select 'schema', n.nspname, array(select x::text from aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) x order by 1)::text
+            from pg_namespace n where n.nspname !~ '^pg_(toast|temp)'
+union all select 'trigger', t.tgname, null from pg_trigger t
+union all select 'constraint', c.conname, null from pg_constraint c
+union all select 'default acl', d.defaclnamespace::text, d.defaclacl::text from pg_default_acl d
+union all select 'comment', d.classoid::regclass::text || d.objoid || '.' || d.objsubid, d.description from pg_description d
+union all select 'role', r.rolname, null from pg_roles r where r.rolname ~ %s
+union all select 'member', m.roleid::regrole::text, m.member::regrole::text from pg_auth_members m where m.roleid::regrole::text ~ %s
+union all select 'depends', s.classid::text, s.refobjid::text from pg_shdepend s
+            where s.dbid = (select oid from pg_database where datname = current_database())
+order by 1, 2, 3
+"""
+
+
+@pytest.fixture
+def prefix(postgres):
+    """Roles belong to the server, which other tests share: this test has its own."""
+    return f"u{uuid4().hex[:8]}_"
+
+
+def catalog(connection, prefix):
+    return set(rows(connection, CATALOG, f"^{prefix}", f"^{prefix}"))
+
+
+def refused(database, text):
+    with pytest.raises(AssertionError, match="psql ended with 3") as error:
+        database.psql(text)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("schema", ["public", "jobs", 'odd "name"'])
+def test_leaves_no_trace_in_the_catalog(empty_database, prefix, schema):
+    with empty_database.connect() as dba:
+        do(dba, "revoke create on schema public from public")  # the default since 15
+        before = catalog(dba, prefix)
+        place = script.Place(schema, prefix)
+        engine.install(empty_database.url, schema=schema, role_prefix=prefix)
+        assert len(catalog(dba, prefix) - before) > 300
+        empty_database.psql(script.uninstall_script(place, "1", roles=True))
+        assert catalog(dba, prefix) == before
+
+
+def test_without_roles_it_leaves_the_roles_and_can_be_installed_again(empty_database, prefix):
+    with empty_database.connect() as dba:
+        for _ in range(2):
+            engine.install(empty_database.url, schema="jobs", role_prefix=prefix)
+            empty_database.psql(script.uninstall_script(script.Place("jobs", prefix), "1"))
+        assert value(dba, "select count(*) from pg_roles where rolname ~ %s", f"^{prefix}") == 5
+        assert column(dba, "select nspname::text from pg_namespace where nspname = 'jobs'") == []
+        # and nothing to do a second time
+        assert "is not installed in schema jobs" in refused(
+            empty_database, script.uninstall_script(script.Place("jobs", prefix), "1")
+        )
+        engine.install(empty_database.url, schema="jobs", role_prefix=prefix)
+        empty_database.psql(script.uninstall_script(script.Place("jobs", prefix), "1", roles=True))
+
+
+def test_what_is_not_ours_stays(database, dba):
+    do(dba, "create table orders (id int)")
+    do(dba, "create table octop_notes (id int)")  # the name of ours, the owner another
+    do(dba, "create function octop_mine() returns int language sql as 'select 1'")
+    add(dba)
+    database.psql(script.uninstall_script(script.Place(), "1"))
+    left = "select relname::text from pg_class where relnamespace = 'public'::regnamespace order by 1"
+    assert column(dba, left) == ["octop_notes", "orders"]
+    assert column(dba, "select proname::text from pg_proc where pronamespace = 'public'::regnamespace") == [
+        "octop_mine"
+    ]
+
+
+def test_refuses_while_workers_live_unless_it_is_told(database, dba, hire):
+    hire()
+    told = refused(database, script.uninstall_script(script.Place(), "1"))
+    assert "octop: 1 workers live" in told
+    assert "Nothing was removed" in told
+    assert value(dba, "select count(*) from octop_workers") == 1
+    database.psql(script.uninstall_script(script.Place(), "1", force=True))
+    assert value(dba, "select to_regclass('octop_workers')") is None
+
+
+def test_a_silent_worker_is_no_obstacle(database, dba, hire):
+    worker = hire()
+    do(dba, "update octop_workers set beat_at = now() - interval '1 hour' where id = %s", worker.id)
+    database.psql(script.uninstall_script(script.Place(), "1"))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "create view mine as select id from octop_tasks",
+        "create table mine (at timestamptz default _octop_now())",
+        "create materialized view mine as select * from octop_task_summary",
+        "create function mine(t octop_tasks) returns int language sql begin atomic select 1; end",
+        "create table mine (task octop_tasks)",
+    ],
+)
+def test_names_what_stands_on_it_and_removes_nothing(database, dba, statement):
+    task_id = add(dba)
+    do(dba, statement)
+    told = refused(database, script.uninstall_script(script.Place(), "1"))
+    assert "stands on it" in told
+    assert "mine" in told
+    assert column(dba, "select id::text from octop_tasks") == [task_id]
+    assert value(dba, "select count(*) from octop_task_summary") == 1
+
+
+def test_roles_that_another_schema_needs_are_refused_whole(database, dba, prefix):
+    for schema in ("one", "two"):
+        engine.install(database.url, schema=schema, role_prefix=prefix)
+    told = refused(database, script.uninstall_script(script.Place("one", prefix), "1", roles=True))
+    assert "is needed elsewhere" in told
+    assert "without --roles" in told
+    assert value(dba, "select to_regclass('one.octop_tasks')") is not None
+    database.psql(script.uninstall_script(script.Place("one", prefix), "1"))
+    database.psql(script.uninstall_script(script.Place("two", prefix), "1", roles=True))
+    assert value(dba, "select count(*) from pg_roles where rolname ~ %s", f"^{prefix}") == 0
+
+
+def test_a_stranger_may_not(database, dba):
+    role = database.make_role("octop_operator")
+    told = database.psql(script.uninstall_script(script.Place(), "1"), role=role, check=False)
+    assert "may not act as octop_owner" in told
+    assert value(dba, "select to_regclass('octop_tasks')") is not None

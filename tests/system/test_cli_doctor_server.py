@@ -1,0 +1,358 @@
+"""`octop doctor` where the whole server matters: its settings, prepared transactions, replication, pg_stat_statements."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import threading
+import zoneinfo
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from octop.cli.doctor import clocks
+from octop.engine import install
+from tests import servers
+from tests.sql.crew import add_many, rows, value
+from tests.system.test_cli_doctor import Doctor, wait_for
+
+
+@pytest.fixture(scope="module")
+def whole(postgres):
+    """A server as a careful DBA would set it up, but for the first and second: nothing here waits for the disk."""
+    settings = {
+        "max_connections": "60", "wal_level": "logical", "max_wal_senders": "4", "max_prepared_transactions": "4",
+        "shared_preload_libraries": "pg_stat_statements", "synchronous_commit": "on",
+    }  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        # what stands on the command line, ALTER SYSTEM can not change
+        patch.setattr(servers, "SETTINGS", {})
+        with servers.own_server(postgres.version, settings) as made:
+            yield made
+
+
+@pytest.fixture
+def doctor(whole, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("DATABASE_URL", "OCTOP_SCHEMA", "OCTOP_APP", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    with whole.database(installed=True) as database:
+        monkeypatch.setenv("OCTOP_DSN", database.url)
+        yield Doctor(database, capsys)
+
+
+def sees(doctor, setting, wanted):
+    """Wait until new sessions have this value: the server reads its file when it gets round to it."""
+    for _ in range(500):
+        with doctor.database.connect() as connection:
+            if value(connection, "select current_setting(%s)", setting) == wanted:
+                return
+    pytest.fail(f"{setting} never became {wanted}")
+
+
+def test_a_well_kept_server_has_no_findings(doctor):
+    assert doctor.findings("--skip", "statements,clocks,package", "--strict", code=0) == []
+
+
+def test_settings_of_the_whole_server_are_put_right(doctor):
+    assert doctor.findings("--only", "settings", "--strict", code=0) == []
+    bad = ("autovacuum", "track_counts", "track_activities", "fsync", "full_page_writes")
+    for name in bad:
+        doctor.database.psql(f"alter system set {name} = off")
+    doctor.database.psql("select pg_reload_conf()")
+    for name in bad:
+        sees(doctor, name, "off")
+    found = doctor.findings("--only", "settings", code=1)
+    assert {each["id"] for each in found} == {f"settings.{name}" for name in bad}
+    for each in found:
+        doctor.cure(each)
+    for name in bad:
+        sees(doctor, name, "on")
+    assert doctor.findings("--only", "settings", code=0) == []
+
+
+def test_what_the_command_line_says_is_changed_there(doctor, database, monkeypatch):
+    monkeypatch.setenv("OCTOP_DSN", database.url)
+    found = {each["id"]: each for each in doctor.findings("--only", "settings", code=1)}
+    assert found["settings.fsync"]["cure"] == [
+        {
+            "in": "shell",
+            "run": "postgres -c fsync=on   # it was started with off: change its command line and restart it",
+        }
+    ]
+
+
+# --- logins, and what is set for them ----------------------------------------------------------------------------------
+
+HURT = {
+    "synchronous_commit": "off",
+    "jit": "on",
+    "idle_session_timeout": "'10min'",
+    "default_transaction_isolation": "'repeatable read'",
+    "default_transaction_read_only": "on",
+    "statement_timeout": "'2s'",
+    "lock_timeout": "'1s'",
+    "transaction_timeout": "'30s'",
+    "track_activities": "off",
+}
+
+
+def test_the_logins_of_applications_are_looked_at(doctor):
+    app, installer = (
+        doctor.database.make_role("octop_worker", "octop_owner", name="app"),
+        doctor.database.make_role("octop_owner", name="installer"),
+    )
+    doctor.database.psql(f"alter role {app} createrole bypassrls")
+    found = {each["id"]: each for each in doctor.findings("--only", "roles", code=1)}
+    assert set(found) == {"roles.member_of_owner", "roles.installer", "roles.application_is_mighty"}
+    assert found["roles.installer"]["what"].startswith(installer)
+    assert "may bypass row security and may create roles" in found["roles.application_is_mighty"]["what"]
+    for each in found.values():
+        doctor.cure(each)
+    assert doctor.findings("--only", "roles", "--strict", code=0) == []
+
+
+def test_a_superuser_at_work_is_found_by_its_session(doctor):
+    mighty = doctor.database.make_role(name="mighty")
+    doctor.database.psql(f"alter role {mighty} superuser")
+    with psycopg.connect(doctor.database.url_as(mighty), application_name="octop worker exchange"):
+        finding = doctor.one("roles.application_is_mighty")
+        assert finding["what"] == f"{mighty}, with which Octop works, is a superuser"
+        doctor.cure(finding)
+        assert doctor.findings("--only", "roles", code=0) == []
+
+
+def test_settings_of_a_login_that_works_with_octop_are_reset(doctor):
+    app, other = doctor.database.make_role("octop_worker", name="app"), doctor.database.make_role(name="other")
+    known = {name: bad for name, bad in HURT.items() if name != "transaction_timeout" or doctor.database.version >= 17}
+    for name, bad in known.items():
+        doctor.database.psql(f"alter role {app} set {name} = {bad}; alter role {other} set {name} = {bad}")
+    found = [
+        each for each in doctor.findings("--only", "settings", code=1) if "on the whole server" not in each["what"]
+    ]
+    assert {each["id"] for each in found} == {f"settings.{name}" for name in known}
+    assert all(f"for the role {app}" in each["what"] for each in found)
+    for each in found:
+        doctor.cure(each)
+    assert not [each for each in doctor.findings("--only", "settings") if "on the whole server" not in each["what"]]
+
+
+def test_settings_of_the_database_are_reset(doctor):
+    doctor.database.psql(
+        f"alter database {doctor.database.name} set idle_session_timeout = '1h'; alter role octop in database {doctor.database.name} set jit = on"
+    )
+    assert (
+        doctor.heals("settings.idle_session_timeout")["what"]
+        == f"idle_session_timeout is 1h for every role in the database {doctor.database.name}"
+    )
+
+
+# --- who holds back vacuum --------------------------------------------------------------------------------------------
+
+
+def test_a_prepared_transaction_is_rolled_back(doctor):
+    doctor.database.psql("begin; create table t (a int); prepare transaction 'it''s mine'")
+    assert doctor.findings("--only", "vacuum", code=0) == []
+    finding = doctor.heals("vacuum.prepared_transaction", "--longer-than", "0")
+    assert finding["what"].startswith("the prepared transaction it's mine of octop is ")
+
+
+def test_slots_that_nobody_uses_are_dropped(doctor):
+    doctor.database.psql(
+        "select pg_create_physical_replication_slot('left', true), pg_create_logical_replication_slot('behind', 'pgoutput')"
+    )
+    first, second = doctor.findings("--only", "vacuum.unused_slot", code=1)
+    assert "the logical replication slot behind: it is there and keeps " in first["what"]
+    assert first["what"].endswith("and dead rows")
+    assert not second["what"].endswith("and dead rows")
+    for each in (first, second):
+        doctor.cure(each)
+    assert doctor.findings("--only", "vacuum", code=0) == []
+
+
+def test_the_feedback_of_a_standby_is_ended(doctor):
+    with (
+        doctor.database.connect() as connection,
+        psycopg.connect(
+            doctor.database.url, replication="true", application_name="standby_1", autocommit=True
+        ) as standby,
+    ):
+        oldest = value(connection, "select pg_current_xact_id()::text::bigint")
+        # each block with an exception clause that writes takes a transaction id
+        connection.execute(
+            "create temporary table x (a int); do $$ begin for i in 1..20100 loop"
+            " begin insert into x values (i); exception when others then raise; end; end loop; end $$"
+        )
+        here = value(connection, "select pg_current_wal_lsn()::text")
+        standby.pgconn.send_query(f"START_REPLICATION PHYSICAL {here}".encode())
+        answer = standby.pgconn.get_result()
+        assert answer
+        assert answer.status == psycopg.pq.ExecStatus.COPY_BOTH
+        # what a standby says: hot standby feedback (now, xmin, its epoch, catalog xmin, its epoch)
+        standby.pgconn.put_copy_data(struct.pack("!cqIIII", b"h", 0, oldest, 0, 0, 0))
+        standby.pgconn.flush()
+        wait_for(connection, "select backend_xmin is not null from pg_stat_replication")
+        finding = doctor.heals("vacuum.standby_feedback")
+        assert finding["what"].startswith("the standby standby_1 keeps the dead rows of 20,")
+        with contextlib.suppress(psycopg.OperationalError):
+            standby.close()
+
+
+def test_the_costliest_statements_are_listed_when_they_are_recorded(doctor):
+    finding = doctor.one("statements.not_recorded")
+    assert finding["cure"] == [{"in": "psql", "run": "create extension if not exists pg_stat_statements;"}]
+    doctor.cure(finding)
+    with doctor.database.connect() as connection:
+        add_many(connection, 100)
+        for _ in range(20):
+            rows(connection, "select count(*) from octop_tasks")
+    assert doctor.findings("--only", "statements.not_recorded", "--strict", code=0) == []
+    (finding,) = doctor.findings("--only", "statements", code=0)
+    assert 1 <= len(finding["detail"]) <= 5
+    assert any(
+        line.startswith("20 calls, ") and line.endswith("select count(*) from octop_tasks")
+        for line in finding["detail"]
+    )
+    assert finding["cure"] == []
+
+
+def test_where_the_library_is_not_loaded_the_others_stay(doctor, database, monkeypatch):
+    monkeypatch.setenv("OCTOP_DSN", database.url)
+    assert [step["run"] for step in doctor.one("statements.not_recorded")["cure"]] == [
+        "alter system set shared_preload_libraries = 'pg_stat_statements';   -- and restart the server",
+        "create extension if not exists pg_stat_statements;",
+    ]
+
+
+def test_a_standby_is_told_from_its_primary(own_server, whole, monkeypatch, tmp_path, capsys):
+    standby = own_server(wal_level="replica", max_wal_senders="2")
+    with psycopg.connect(standby.url(), autocommit=True) as connection:
+        connection.execute("revoke create on schema public from public")
+    install(standby.url())
+    standby.stop()
+    signal = standby.directory / "data" / "standby.signal"
+    signal.touch()
+    owner = signal.parent.stat()
+    os.chown(signal, owner.st_uid, owner.st_gid)
+    standby.start()
+    monkeypatch.chdir(tmp_path)
+    with whole.database(installed=True) as primary:
+        monkeypatch.setenv("OCTOP_DSN", standby.url())
+        doctor = Doctor(primary, capsys)
+        found = [each["id"] for each in doctor.findings(code=1)]
+        assert "settings.standby" in found
+        assert "doctor.failed" not in found
+        finding = doctor.one("settings.standby")
+        assert "target_session_attrs=read-write" in finding["cure"][0]["run"]
+        hosts = ",".join(each.running.socket_directory.as_posix() for each in (standby, whole))
+        both = servers.database_url(standby.url(), host=hosts, target_session_attrs="read-write")
+        assert "settings.standby" not in [each["id"] for each in doctor.findings("--only", "settings", "--dsn", both)]
+
+
+# --- a pooler in between ----------------------------------------------------------------------------------------------
+
+
+class Between:
+    """Stands between a client and the server and names a process of its own, as poolers do."""
+
+    def __init__(self, goal: str) -> None:
+        self._goal = goal
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self.port = self._door.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self._door.close()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._door.accept()
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(self._goal)
+                threading.Thread(target=self._pass, args=(client, server, False), daemon=True).start()
+                threading.Thread(target=self._pass, args=(server, client, True), daemon=True).start()
+
+    def _pass(self, source: socket.socket, goal: socket.socket, answers: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                at = data.find(b"K\x00\x00\x00\x0c") if answers else -1  # BackendKeyData: process id and secret
+                if at >= 0:
+                    data, answers = data[: at + 5] + b"\x00\x00\x00\x07" + data[at + 9 :], False
+                goal.sendall(data)
+            goal.shutdown(socket.SHUT_WR)
+
+
+def test_a_pooler_in_front_is_noticed(doctor):
+    running = doctor.database.server.running
+    between = Between(str(next(running.socket_directory.glob(".s.PGSQL.[0-9]*[0-9]"))))
+    try:
+        through = (
+            f"postgresql://octop@127.0.0.1:{between.port}/{doctor.database.name}?sslmode=disable&gssencmode=disable"
+        )
+        (finding,) = doctor.findings("--only", "connections", "--dsn", through, code=0)
+        assert finding["id"] == "connections.pooler"
+        assert "octop worker -A MODULE:ATTRIBUTE --poll-only" in finding["cure"][0]["run"]
+    finally:
+        between.close()
+    assert doctor.findings("--only", "connections", code=0) == []
+
+
+# --- clocks -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ahead", "kind", "says"),
+    [
+        (30, "clocks.skew", "ahead of the database's"),
+        (-3, "clocks.skew", "behind the database's"),
+        (90, "clocks.far_apart", "ahead of"),
+    ],
+)
+def test_a_clock_that_goes_wrong_is_noticed(doctor, monkeypatch, ahead, kind, says):
+    right = clocks.wall_seconds
+    monkeypatch.setattr(clocks, "wall_seconds", lambda: right() + ahead)
+    finding = doctor.one(kind)
+    assert says in finding["what"]
+    assert finding["cure"] == [{"in": "shell", "run": "timedatectl set-ntp true"}]
+    monkeypatch.undo()
+    assert doctor.findings("--only", "clocks.skew,clocks.far_apart", "--dsn", doctor.database.url, code=0) == []
+
+
+def test_time_zones_that_differ_are_named(doctor, tmp_path):
+    """Python reads the server's own files, then one of them is an old one, then it is updated."""
+    theirs = Path(value_of_share(doctor)) / "timezone"
+    if not theirs.exists():
+        theirs = Path("/usr/share/zoneinfo")
+    mine = tmp_path / "zones"
+    for zone in clocks.ZONES:
+        (mine / zone).parent.mkdir(parents=True, exist_ok=True)
+        (mine / zone).write_bytes((theirs / zone).read_bytes())
+    try:
+        zoneinfo.reset_tzpath([str(mine)])
+        zoneinfo.ZoneInfo.clear_cache()
+        assert doctor.findings("--only", "clocks.zones_differ", code=0) == []
+        good = (mine / "Europe/Berlin").read_bytes()
+        (mine / "Europe/Berlin").write_bytes((theirs / "UTC").read_bytes())
+        (mine / "Asia/Tokyo").write_bytes(b"nonsense")
+        zoneinfo.ZoneInfo.clear_cache()
+        finding = doctor.one("clocks.zones_differ")
+        assert finding["what"] == "2 of 61 time zones are not the same in PostgreSQL and Python"
+        assert finding["detail"][0].startswith("Europe/Berlin differs from 20")
+        assert finding["detail"][1] == "Asia/Tokyo is unknown to Python"
+        (mine / "Europe/Berlin").write_bytes(good)
+        (mine / "Asia/Tokyo").write_bytes((theirs / "Asia/Tokyo").read_bytes())
+        zoneinfo.ZoneInfo.clear_cache()
+        assert doctor.findings("--only", "clocks.zones_differ", code=0) == []
+    finally:
+        zoneinfo.reset_tzpath()
+        zoneinfo.ZoneInfo.clear_cache()
+
+
+def value_of_share(doctor):
+    """Return where the server keeps its own files."""
+    with doctor.database.connect() as connection:
+        return value(connection, "select setting from pg_config where name = 'SHAREDIR'")

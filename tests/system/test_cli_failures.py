@@ -1,0 +1,71 @@
+"""`octop failures`: what is alike, chosen by filter and time, and one group with its tasks."""
+
+import shlex
+
+import pytest
+
+from tests.system.by_hand import enqueue, freeze
+
+
+@pytest.fixture
+def broken(octop, database):
+    """Three failures: two alike, one not."""
+    ids: list[str] = []
+    for message in ("user 1 not found", "user 2 not found", "disk full"):
+        ids.append(enqueue(octop, "fails", "--max-retries", 0, "--tenant", f"t{len(ids)}"))
+        freeze(database, ids[-1], "ValueError", message)
+    return ids
+
+
+def test_failures_that_are_alike_are_counted_together(octop, broken):
+    first, second, third = broken
+    disk, user = octop.json("failures")
+    assert (user["pattern"], user["attempts"], user["tasks"]) == ("ValueError: user * not found", 2, 2)
+    assert (user["example_task_id"], user["example_message"]) == (second, "user 2 not found")
+    assert user["first_at"] < user["last_at"] < disk["last_at"]
+    assert (disk["task_type"], disk["pattern"], disk["example_task_id"]) == ("fails", "ValueError: disk full", third)
+    lines = octop("failures").splitlines()
+    assert lines[0].split() == ["group", "type", "attempts", "tasks", "first", "last", "example", "error"]
+    assert lines[2].startswith(user["group_id"])
+    assert "octop failures --group" in octop.err
+    assert len(octop.json("failures", "--limit", 1)) == 1
+    octop("failures", "--limit", 1)
+    assert "--limit shows more" in octop.err
+
+
+def test_failures_are_chosen_by_filter_and_by_time(octop, rows, broken):
+    assert [each["attempts"] for each in octop.json("failures", "tenant:t0")] == [1]
+    assert [each["pattern"] for each in octop.json("failures", "-tenant:t2")] == ["ValueError: user * not found"]
+    octop("tasks", "retry", broken[0])
+    assert [each["attempts"] for each in octop.json("failures", "status:frozen")] == [1, 1]
+    rows.execute("update octop_attempts set ended_at = ended_at - interval '2 hours' where error_message like 'disk%'")
+    assert [each["pattern"] for each in octop.json("failures", "--since", "1h")] == ["ValueError: user * not found"]
+    assert octop.json("failures", "--attempts", 1, "queue:default")[0]["attempts"] == 1
+    octop("failures", "nonsense", code=2)
+
+
+def test_a_group_shows_its_tasks_and_the_latest_traceback(octop, broken):
+    user = octop.json("failures")[1]
+    octop("tasks", "retry", broken[0])
+    text = octop("failures", "--group", user["group_id"].upper())
+    assert "error  ValueError: user * not found" in text
+    assert "count  2 attempts of 2 tasks" in text
+    assert text.index(broken[1]) < text.index(broken[0])
+    (command,) = (line.split("octop ", 1)[1] for line in text.splitlines() if line.startswith("tasks  octop"))
+    assert [each["id"] for each in octop.json(*shlex.split(command))] == [broken[1]]
+    assert "Traceback (most recent call last):" in text
+    assert "user 2 not found" in text
+    found = octop.json("failures", "--group", user["group_id"])
+    assert [(each["task_id"], each["status"]) for each in found["failures"]] == [
+        (broken[1], "frozen"),
+        (broken[0], "pending"),
+    ]
+    assert found["latest"]["traceback"].startswith("Traceback")
+    octop("failures", "--group", "00000000", code=3)
+    assert "octop failures lists the groups" in octop.err
+
+
+def test_nothing_has_failed(octop):
+    assert octop.json("failures") == []
+    octop("failures")
+    assert "Nothing has failed." in octop.err
