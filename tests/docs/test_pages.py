@@ -8,9 +8,10 @@ from decimal import Decimal
 import pytest
 from click.testing import CliRunner
 
+from octop import engine
 from octop.cli.root import root
 from tests.docs.pages import HOUSE, PAGES, commands
-from tools import commands_page, settings_page
+from tools import commands_page, settings_page, sql_page, state_picture
 
 NAMES = [str(page.relative_to(HOUSE)) for page in PAGES]
 
@@ -26,8 +27,9 @@ def test_every_link_leads_somewhere(page):
 def test_every_command_that_is_named_exists_with_its_options(page):
     for words in commands(page):
         # --help is looked at when all words have been read: an unknown command or option is refused before it
-        value = ["x"] if words[-1].startswith("-") else []  # "-q" alone would take --help for its value
-        answer = CliRunner().invoke(root, [*words, *value, "--help"])
+        answer = CliRunner().invoke(root, [*words, "--help"])
+        if answer.exit_code and words[-1].startswith("-"):  # "-q" alone takes --help for its value
+            answer = CliRunner().invoke(root, [*words, "x", "--help"])
         assert answer.exit_code == 0, f"octop {' '.join(words)}: {answer.output}"
 
 
@@ -38,7 +40,7 @@ def test_every_file_of_the_house_that_is_named_exists(page):
 
 
 def test_every_decision_says_what_was_chosen_refused_and_paid():
-    for page in sorted((HOUSE / "docs" / "decisions").glob("*.md")):
+    for page in sorted((HOUSE / "docs" / "decisions").glob("0*.md")):
         text = page.read_text().lower()
         for word in ("question", "choice", "refused", "cost", "how we would notice"):
             assert word in text, f"{page.name} does not say: {word}"
@@ -59,3 +61,34 @@ def test_the_settings_that_are_read_from_the_file_are_those_of_the_database(data
         for each in settings_page.settings()
     ]
     assert ours == [tuple(float(value) if isinstance(value, Decimal) else value for value in row) for row in rows]
+
+
+def test_the_page_of_sql_is_what_the_catalog_says(empty_database):
+    with empty_database.connect() as connection:
+        connection.execute("revoke create on schema public from public")
+    engine.install(empty_database.url)
+    with empty_database.connect() as connection:
+        assert sql_page.PAGE.read_text() == sql_page.page(connection), "python tools/sql_page.py writes it again"
+
+
+def test_the_page_of_sql_leaves_no_function_out():
+    told = set(re.findall(r"^### (octop_\w+)$", sql_page.PAGE.read_text(), re.MULTILINE))
+    defined = {name for _, names in sql_page.groups().values() for name in names}
+    assert len(defined) > 30
+    assert defined <= told
+
+
+def test_the_picture_of_the_states_is_what_its_source_says():
+    assert state_picture.PICTURE.read_text() == state_picture.picture(), "python tools/state_picture.py draws it again"
+    assert set(state_picture.ARROWS) == set(state_picture.transitions())
+
+
+def test_the_words_beside_the_picture_say_the_same():
+    page = (HOUSE / "docs" / "explanation" / "how-a-task-lives.md").read_text()
+    told = {
+        (one.replace("–", "[*]"), other)
+        for ones, other in re.findall(r"^\| ([\w–, ]+) \| (\w+) \| [^|]+ \|$", page, re.MULTILINE)
+        for one in ones.split(", ")
+        if other in state_picture.STATES
+    }
+    assert told == {edge for edge in state_picture.transitions() if edge[1] != "[*]"}

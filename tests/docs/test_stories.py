@@ -1,0 +1,313 @@
+"""The how-to pages that are one story each, run from top to bottom; what is special to a page is beside its test."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import psycopg2
+import pytest
+import yaml
+
+from tests import servers
+from tests.docs.pages import HOUSE, HOW_TO
+from tests.docs.story import Story, blocks_of, libpq, plain_environment
+
+OUTPUT_SECONDS = 20
+
+
+def until(condition, what: str) -> None:
+    deadline = time.monotonic() + OUTPUT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"still not so: {what}"
+        time.sleep(0.01)
+
+
+def test_retry(empty_database, tmp_path):
+    closed_to_public(empty_database)
+    with Story(HOW_TO / "retry.md", tmp_path, url=empty_database.url) as story:
+        story.run()
+    row = empty_database.connect().execute("select max_retries from octop_task_types where name = 'charge'").fetchone()
+    assert row == (12,)
+
+
+@pytest.fixture
+def pooler(empty_database, tmp_path_factory):
+    """The URL of a real PgBouncer in transaction mode before the database; without one on this machine, of the database."""
+    program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+    if program is None:
+        yield empty_database.url
+        return
+    place = libpq(empty_database.url)
+    owner = Path(place["PGHOST"]).owner()  # root it refuses to be, and the server's socket is its user's alone
+    folder = servers.run_directory() / f"pooler-{uuid4().hex[:6]}"
+    folder.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (folder / "users.txt").write_text(f'"{place["PGUSER"]}" ""\n')
+    (folder / "pgbouncer.ini").write_text(
+        f"[databases]\n{place['PGDATABASE']} = host={place['PGHOST']} port={place['PGPORT']} user={place['PGUSER']}\n"
+        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\n"
+        f"pool_mode = transaction\ndefault_pool_size = 3\nserver_lifetime = 3600\nlogfile = {folder}/log\n"
+    )
+    shutil.chown(folder, owner)
+    with (folder / "output").open("wb") as output:
+        process = subprocess.Popen([program, "-u", owner, str(folder / "pgbouncer.ini")], stdout=output, stderr=output)
+    try:
+        until(lambda: answers(port) or process.poll() is not None, "the pooler listens")
+        assert process.poll() is None, (folder / "output").read_text()
+        yield f"postgresql://{place['PGUSER']}@127.0.0.1:{port}/{place['PGDATABASE']}"
+    finally:
+        process.terminate()
+        process.wait(10)
+        shutil.rmtree(folder)
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as attempt:
+        return attempt.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_all_but_listen_works_behind_pgbouncer_in_transaction_mode(empty_database, pooler, tmp_path):
+    closed_to_public(empty_database)
+    with Story(HOW_TO / "pgbouncer.md", tmp_path, url=pooler) as story:
+        story.run()
+        for way in ("enqueue_sync", "enqueue"):  # blocking and asynchronous, many at once through three connections
+            many = f"tasks.octop.enqueue_many{'_sync' * (way == 'enqueue_sync')}(tasks.greet.call(str(n)) for n in range(2000))"
+            code = (
+                f"import asyncio, tasks; {many}"
+                if way == "enqueue_sync"
+                else f"import asyncio, tasks; asyncio.run({many})"
+            )
+            story.command(f'python -c "{code}"')
+        story.command("octop worker -A tasks:octop --poll-only --drain --processes 2")
+    with empty_database.connect() as connection:
+        rows = connection.execute("select status, count(*), max(attempt) from octop_tasks group by 1").fetchall()
+        assert rows == [("success", 4001, 1)]
+        if pooler != empty_database.url:
+            assert counted(connection, "octop%") <= 3, "the pooler's own connections, however many clients there were"
+
+
+@pytest.mark.parametrize("name", ["sqlalchemy", "upgrade"])
+def test_a_page_that_needs_nothing_but_a_database(name, empty_database, tmp_path):
+    closed_to_public(empty_database)
+    if name == "upgrade":
+        from octop import engine
+
+        engine.install(empty_database.url)
+        with empty_database.connect() as connection:  # installed by another version
+            connection.execute(
+                "update octop_migrations set checksum = 'old', version = '0.0.9' where name = 'functions'"
+            )
+    with Story(HOW_TO / f"{name}.md", tmp_path, url=empty_database.url) as story:
+        story.run()
+
+
+def test_size_the_pools_counts_what_is_there(database, tmp_path):
+    page = HOW_TO / "size-the-pools.md"
+    with Story(page, tmp_path, url=database.url) as story, database.connect() as connection:
+        for block in blocks_of(page):
+            story.step(block)
+            if block.said("second terminal") is not None:
+                until(
+                    lambda: (
+                        counted(connection, "octop worker%") == 7 and counted(connection, "octop worker heart") == 1
+                    ),
+                    "two worker processes have registered, and their supervisor beats for them",
+                )
+        (printed,) = story.printed
+        assert printed.count("|2") == 3
+        assert printed.count("|1") == 1
+        # and no more than that, however much runs at once
+        connection.execute(
+            """insert into octop_tasks (task_type, payload) select 'greet', '{"name": "x"}' from generate_series(1, 500)"""
+        )
+        until(
+            lambda: connection.execute("select from octop_tasks where status <> 'success' limit 1").fetchone() is None,
+            "all are done",
+        )
+        assert counted(connection, "octop%") == 7
+
+
+@pytest.mark.parametrize(
+    ("command", "connections"),
+    [
+        (["-m", "octop", "worker", "-A", "tasks:octop", "--poll-only"], 3),
+        (["-c", "import tasks; tasks.octop.run_worker()"], 4),
+    ],
+    ids=["poll only", "embedded"],
+)
+def test_size_the_pools_is_right_about_other_workers(command, connections, database, tmp_path):
+    (tmp_path / "tasks.py").write_text(
+        "from octop import Octop\n\noctop = Octop()\n\n@octop.task\nasync def greet(name: str) -> str:\n    return name\n"
+    )
+    with database.connect() as connection, (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, *command],
+            cwd=tmp_path,
+            env={**plain_environment(), **libpq(database.url)},
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            until(lambda: counted(connection, "octop worker heart") == 1, "it beats")
+            connection.execute("insert into octop_tasks (task_type, payload) values ('greet', '{\"name\": \"x\"}')")
+            until(lambda: connection.execute("select result from octop_tasks").fetchone() == ("x",), "it works")
+            until(lambda: counted(connection, "octop%") >= connections, f"it holds {connections}")
+            assert counted(connection, "octop%") == connections
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0, (tmp_path / "log").read_text()
+
+
+def counted(connection: psycopg.Connection, name: str) -> int:
+    row = connection.execute(
+        "select count(*) from pg_stat_activity where datname = current_database() and application_name like %s", [name]
+    ).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def test_least_privilege(empty_database, tmp_path):
+    closed_to_public(empty_database)
+    rename = own_roles(empty_database, "shop_web", "shop_worker", "shop_oncall", "shop_dashboard", "shop_migrate")
+    # the listing of members: a prefix of this test's own
+    rename["shop\\_%"] = f"{empty_database.name}\\_%"
+
+    def older() -> None:
+        with empty_database.connect() as connection:
+            connection.execute(
+                "update octop_migrations set checksum = 'old', version = '0.0.9' where name = 'functions'"
+            )
+
+    events = {"a new version is to be installed": older}
+    with Story(HOW_TO / "least-privilege.md", tmp_path, url=empty_database.url, rename=rename, events=events) as story:
+        story.run()
+
+
+def test_a_day_of_a_dba_with_psql_alone(empty_database, tmp_path):
+    closed_to_public(empty_database)
+    prefix = f"s{uuid4().hex[:8]}_"
+    empty_database.roles.extend(
+        prefix + each for each in ("app", "oncall", "producer", "worker", "operator", "viewer", "owner")
+    )
+
+    def claim() -> None:
+        with empty_database.connect() as connection:
+            worker = uuid4()
+            connection.execute(
+                "select octop_register(%s, '', 'a host', 1, null, '', '{mail}', %s)",
+                [worker, '[{"name": "send_welcome"}, {"name": "send_reminder"}]'],
+            )
+            connection.execute("select * from octop_exchange(%s, '{mail}', '{1}', '{send_welcome}')", [worker])
+
+    events = {
+        "a worker has claimed a task and says nothing": claim,
+        "the workers have been stopped": lambda: empty_database.connect().execute("delete from octop_workers"),
+        "nine days have gone by": lambda: empty_database.clock.advance(days=9),
+    }
+    with Story(
+        HOW_TO / "dba-day.md", tmp_path, url=empty_database.url, rename={"shop_": prefix}, events=events
+    ) as story:
+        story.run()
+        assert any("octop_drop_days" in each for each in story.printed)
+    with empty_database.connect() as connection:
+        left = connection.execute("select relname from pg_class where relname ~ '^_?octop_'").fetchall()
+        assert left == []
+        left = connection.execute("select rolname from pg_roles where starts_with(rolname, %s)", [prefix]).fetchall()
+        assert sorted(left) == [(f"{prefix}app",), (f"{prefix}oncall",)]
+
+
+def test_the_schema_in_the_hands_of_alembic(empty_database, tmp_path):
+    closed_to_public(empty_database)
+    with Story(HOW_TO / "flyway-alembic.md", tmp_path, url=empty_database.url) as story:
+        story.run()
+    with empty_database.connect() as connection:
+        assert connection.execute("select version_num from alembic_version").fetchone() == ("0001",)
+        # what Flyway gets: one script that any driver runs, again without harm
+        script = (tmp_path / "octop.sql").read_text()
+        assert "\n\\" not in script
+        assert "${" not in script
+        connection.execute(script.encode())
+    with contextlib.closing(psycopg2.connect(empty_database.url)) as other:
+        other.autocommit = True
+        other.cursor().execute(script)
+
+
+def test_the_unit_file_is_one(tmp_path):
+    page = HOW_TO / "systemd.md"
+    story = Story(page, tmp_path).run()
+    unit = story.folder / "octop.service"
+    assert "KillSignal=SIGTERM" in unit.read_text()
+    verify = shutil.which("systemd-analyze")
+    if verify is None:
+        return
+    # what it starts and as whom are the reader's: here they must exist
+    text = unit.read_text().replace("/srv/shop/.venv/bin/octop", "/bin/true").replace("User=shop", "User=root")
+    unit.write_text(text)
+    answer = subprocess.run([verify, "verify", str(unit)], capture_output=True, text=True, check=False)
+    assert "octop.service" not in answer.stderr, answer.stderr
+
+
+def test_the_container_files_say_what_the_pages_say(tmp_path):
+    Story(HOW_TO / "containers.md", tmp_path).run()
+    lines = (tmp_path / "Dockerfile").read_text().splitlines()
+    known = {"FROM", "WORKDIR", "COPY", "RUN", "USER", "CMD", "#"}
+    assert {line.split()[0] for line in lines} <= known
+    assert 'CMD ["octop", "worker"' in "\n".join(lines)
+    compose = yaml.safe_load((tmp_path / "compose.yaml").read_text())
+    worker = compose["services"]["worker"]
+    assert worker["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
+    assert worker["stop_grace_period"] == "75s"
+    assert worker["environment"] == compose["services"]["migrate"]["environment"]
+
+
+def test_the_kubernetes_objects_fit_each_other(tmp_path):
+    Story(HOW_TO / "kubernetes.md", tmp_path).run()
+    secret, job, deployment = yaml.safe_load_all((tmp_path / "octop.yaml").read_text())
+    pod = deployment["spec"]["template"]["spec"]
+    (worker,) = pod["containers"]
+    command = worker["command"]
+    assert pod["terminationGracePeriodSeconds"] == int(command[command.index("--grace") + 1]) + 15
+    assert deployment["spec"]["selector"]["matchLabels"] == deployment["spec"]["template"]["metadata"]["labels"]
+    (migrate,) = job["spec"]["template"]["spec"]["containers"]
+    assert migrate["image"] == worker["image"]
+    assert migrate["command"] == ["octop", "migrate"]
+    keys = [each["env"][0]["valueFrom"]["secretKeyRef"]["key"] for each in (worker, migrate)]
+    assert set(keys) == set(secret["stringData"])
+
+
+def closed_to_public(database) -> None:
+    with database.connect() as connection:
+        connection.execute("revoke create on schema public from public")  # the default since PostgreSQL 15
+
+
+def own_roles(database, *names: str) -> dict[str, str]:
+    """Give the roles of a page names of the test's own: roles belong to the whole server."""
+    renamed = {name: name.replace("shop", database.name, 1) for name in names}
+    database.roles.extend(renamed.values())
+    return renamed
+
+
+def test_no_line_of_shell_hides_in_a_block_without_a_language():
+    for page in sorted([*HOUSE.glob("*.md"), *HOUSE.glob("docs/**/*.md"), *HOUSE.glob("examples/**/*.md")]):
+        for block in blocks_of(page):
+            if block.language == "" and page.parent != HOUSE / "docs" / "reference":
+                hidden = re.findall(r"^(?:\$ |octop |psql |python |pip |make ).*$", block.body, re.MULTILINE)
+                assert not hidden, f"{page.relative_to(HOUSE)}:{block.line} wants ```bash: {hidden}"
+
+
+def test_every_block_of_every_page_is_run_or_says_why_not():
+    told = " ".join(each.read_text() for each in (HOUSE / "tests").rglob("test_*.py"))
+    for page in sorted([*HOUSE.glob("*.md"), *HOUSE.glob("docs/**/*.md"), *HOUSE.glob("examples/**/*.md")]):
+        runnable = [block for block in blocks_of(page) if block.language in ("bash", "console", "sql", "python", "sh")]
+        if runnable and page.parent.parent.name != "examples":
+            assert page.name in told or f'"{page.stem}"' in told, f"no test runs {page.relative_to(HOUSE)}"
