@@ -61,7 +61,9 @@ class Hooks:
             meta: What the caller said, as JSON; None = nothing.
 
         Examples:
-            >>> Hooks(enqueue=[lambda task_type: {"trace": "4bf9", "for": task_type}]).with_riders("send", '{"trace": "mine"}')
+            >>> Hooks(enqueue=[lambda task_type: {"trace": "4bf9", "for": task_type}]).with_riders(
+            ...     "send", '{"trace": "mine"}'
+            ... )
             '{"trace":"mine","for":"send"}'
         """
         riders: dict[str, object] = {}

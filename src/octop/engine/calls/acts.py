@@ -66,7 +66,9 @@ def octop_freeze(task_type: str, reason: str = "") -> Call[bool]:
 
 def octop_thaw(task_type: str) -> Call[bool]:
     """Lift the freeze of a task type; answer False if it was not frozen."""
-    return Call("select octop_thaw(%(task_type)s::text)", {"task_type": task_type}, lambda rows: bool(first_value(rows)))
+    return Call(
+        "select octop_thaw(%(task_type)s::text)", {"task_type": task_type}, lambda rows: bool(first_value(rows))
+    )
 
 
 def octop_config_set(key: str, value: str) -> Call[str]:
