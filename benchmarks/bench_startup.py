@@ -1,4 +1,4 @@
-"""How long does `octop --help` take, compared with a Python that does nothing?
+"""How long do `octop --help` and the help of a command take, compared with a Python that does nothing?
 
     python benchmarks/bench_startup.py
 
@@ -26,11 +26,12 @@ def main() -> None:
     commands = {
         "python -c pass": [sys.executable, "-c", "pass"],
         "octop --help": [sys.executable, "-m", "octop", "--help"],
+        "octop tasks --help": [sys.executable, "-m", "octop", "tasks", "--help"],
     }
     for name, command in commands.items():
         walls, cpus = zip(*(measured(command) for _ in range(RUNS)), strict=True)
         print(
-            f"{name:<16} wall {statistics.median(walls):6.1f} ms (best {min(walls):6.1f})"
+            f"{name:<19} wall {statistics.median(walls):6.1f} ms (best {min(walls):6.1f})"
             f"   CPU {statistics.median(cpus):6.1f} ms (best {min(cpus):6.1f})"
         )
 

@@ -238,13 +238,13 @@ class Server:
             return TEMPLATE
         with locked(run_directory() / f"{self.directory.name}.lock"):
             if not ready.exists():
-                from octop import engine
+                from octop.engine.install import install
 
                 self.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(TEMPLATE)))
                 self.execute(sql.SQL("create database {} template template0").format(sql.Identifier(TEMPLATE)))
                 with psycopg.connect(self.url(TEMPLATE), autocommit=True) as connection:
                     connection.execute("revoke create on schema public from public")  # the default since 15
-                engine.install(self.url(TEMPLATE))
+                install(self.url(TEMPLATE))
                 ready.touch()
         return TEMPLATE
 

@@ -9,9 +9,10 @@ import contextlib
 from pathlib import Path
 from typing import Final
 
-from octop.engine import install, private_database
+from octop.engine import private_database
 from octop.engine.connect import open_connection
 from octop.engine.diagnosis.picture import FILE, text
+from octop.engine.install import install
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "src" / "octop" / "sql" / FILE
 SCHEMA: Final = "octop"

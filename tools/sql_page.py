@@ -13,8 +13,8 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import namedtuple_row
 
-from octop import engine
 from octop.engine import private_database
+from octop.engine.install import install
 
 HOUSE: Final = Path(__file__).resolve().parent.parent
 PAGE: Final = HOUSE / "docs" / "reference" / "sql.md"
@@ -138,7 +138,7 @@ def main() -> None:
     """Install into a throw-away PostgreSQL and write the page."""
     with private_database.temporary() as running:
         with psycopg.connect(running.url, autocommit=True) as connection:
-            engine.install(running.url)
+            install(running.url)
             PAGE.write_text(page(connection), encoding="utf-8")
 
 

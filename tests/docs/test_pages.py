@@ -8,8 +8,8 @@ from decimal import Decimal
 import pytest
 from click.testing import CliRunner
 
-from octop import engine
 from octop.cli.root import root
+from octop.engine.install import install
 from tests.docs.pages import HOUSE, PAGES, commands
 from tools import commands_page, settings_page, sql_page, state_picture
 
@@ -66,7 +66,7 @@ def test_the_settings_that_are_read_from_the_file_are_those_of_the_database(data
 def test_the_page_of_sql_is_what_the_catalog_says(empty_database):
     with empty_database.connect() as connection:
         connection.execute("revoke create on schema public from public")
-    engine.install(empty_database.url)
+    install(empty_database.url)
     with empty_database.connect() as connection:
         assert sql_page.PAGE.read_text() == sql_page.page(connection), "python tools/sql_page.py writes it again"
 

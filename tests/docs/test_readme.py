@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octop import engine
+from octop.engine.install import status
 from tests.docs.pages import README
 from tests.docs.story import Story
 
@@ -17,7 +17,7 @@ def test_the_readme_leads_from_nothing_to_a_finished_task(empty_database, tmp_pa
             rows = connection.execute("select id from octop_tasks where queue = 'default'").fetchall()
         story.command(f"octop tasks wait {rows[0][0]} --timeout 30")
     with empty_database.connect() as connection:
-        assert engine.status(connection).current
+        assert status(connection).current
         rows = connection.execute("select status, queue, result from octop_tasks order by seq").fetchall()
     # a plain INSERT names no queue: it waits in `default`, which a worker without -q serves, too
     assert [(status, result) for status, _, result in rows] == [

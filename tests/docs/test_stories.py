@@ -100,9 +100,9 @@ def test_all_but_listen_works_behind_pgbouncer_in_transaction_mode(empty_databas
 def test_a_page_that_needs_nothing_but_a_database(name, empty_database, tmp_path):
     closed_to_public(empty_database)
     if name == "upgrade":
-        from octop import engine
+        from octop.engine.install import install
 
-        engine.install(empty_database.url)
+        install(empty_database.url)
         with empty_database.connect() as connection:  # installed by another version
             connection.execute(
                 "update octop_migrations set checksum = 'old', version = '0.0.9' where name = 'functions'"

@@ -185,7 +185,7 @@ def test_the_summary_view_has_the_columns_and_types_of_the_article(dba):
 
 
 def test_both_views_of_the_article_can_be_created_over_ours_and_ours_over_them(database, dba):
-    from octop import engine
+    from octop.engine.install import install
 
     add(dba)
     for role in ("", "SET ROLE octop_owner;"):
@@ -193,7 +193,7 @@ def test_both_views_of_the_article_can_be_created_over_ours_and_ours_over_them(d
     assert rows(dba, "select status, count from octop_task_summary") == [("pending", 1)]
     # an upgrade puts ours back
     do(dba, "update octop_migrations set checksum = 'older' where name = 'functions'")
-    assert engine.install(database.url).current
+    assert install(database.url).current
     assert "_octop_summary" in value(dba, "select pg_get_viewdef('octop_task_summary'::regclass)")
     assert rows(dba, "select status, count from octop_task_summary") == [("pending", 1)]
 

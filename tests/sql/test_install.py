@@ -11,9 +11,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from octop.engine import calls, install, require, script, status
+from octop.engine import calls, script
 from octop.engine.call import run
 from octop.engine.connect import open_connection
+from octop.engine.install import install, require, status
 from octop.model import errors
 from octop.model.ids import new_id
 from octop.model.task import Success

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 
-from octop.engine import install
 from octop.engine.connect import open_connection
 from octop.engine.diagnosis.picture import text
+from octop.engine.install import install
 from tools.schema_picture import PAGE
 
 

@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from octop import engine
 from octop.engine import script
+from octop.engine.install import install
 from tests.sql.crew import add, column, do, rows, value
 
 CATALOG = """
@@ -50,7 +50,7 @@ def test_leaves_no_trace_in_the_catalog(empty_database, prefix, schema):
         do(dba, "revoke create on schema public from public")  # the default since 15
         before = catalog(dba, prefix)
         place = script.Place(schema, prefix)
-        engine.install(empty_database.url, schema=schema, role_prefix=prefix)
+        install(empty_database.url, schema=schema, role_prefix=prefix)
         assert len(catalog(dba, prefix) - before) > 300
         empty_database.psql(script.uninstall_script(place, "1", roles=True))
         assert catalog(dba, prefix) == before
@@ -59,7 +59,7 @@ def test_leaves_no_trace_in_the_catalog(empty_database, prefix, schema):
 def test_without_roles_it_leaves_the_roles_and_can_be_installed_again(empty_database, prefix):
     with empty_database.connect() as dba:
         for _ in range(2):
-            engine.install(empty_database.url, schema="jobs", role_prefix=prefix)
+            install(empty_database.url, schema="jobs", role_prefix=prefix)
             empty_database.psql(script.uninstall_script(script.Place("jobs", prefix), "1"))
         assert value(dba, "select count(*) from pg_roles where rolname ~ %s", f"^{prefix}") == 5
         assert column(dba, "select nspname::text from pg_namespace where nspname = 'jobs'") == []
@@ -67,7 +67,7 @@ def test_without_roles_it_leaves_the_roles_and_can_be_installed_again(empty_data
         assert "is not installed in schema jobs" in refused(
             empty_database, script.uninstall_script(script.Place("jobs", prefix), "1")
         )
-        engine.install(empty_database.url, schema="jobs", role_prefix=prefix)
+        install(empty_database.url, schema="jobs", role_prefix=prefix)
         empty_database.psql(script.uninstall_script(script.Place("jobs", prefix), "1", roles=True))
 
 
@@ -122,7 +122,7 @@ def test_names_what_stands_on_it_and_removes_nothing(database, dba, statement):
 
 def test_roles_that_another_schema_needs_are_refused_whole(database, dba, prefix):
     for schema in ("one", "two"):
-        engine.install(database.url, schema=schema, role_prefix=prefix)
+        install(database.url, schema=schema, role_prefix=prefix)
     told = refused(database, script.uninstall_script(script.Place("one", prefix), "1", roles=True))
     assert "is needed elsewhere" in told
     assert "without --roles" in told

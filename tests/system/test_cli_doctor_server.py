@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from octop.cli.doctor import clocks
-from octop.engine import install
+from octop.engine.install import install
 from tests import servers
 from tests.sql.crew import add_many, rows, value
 from tests.system.test_cli_doctor import Doctor, wait_for

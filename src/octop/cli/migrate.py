@@ -10,9 +10,6 @@ import click
 from octop import __version__
 from octop.cli.groups import Group
 from octop.cli.invocation import Invocation, global_options, pass_invocation
-from octop.engine.connect import open_connection
-from octop.engine.install import install, require
-from octop.engine.install import status as installed
 
 
 @click.group(cls=Group, invoke_without_command=True, short_help="Install or upgrade the schema.")
@@ -29,6 +26,10 @@ def migrate(ctx: click.Context, role_prefix: str, again: bool) -> None:
     """
     if ctx.invoked_subcommand is not None:
         return
+    from octop.engine.connect import open_connection  # noqa: PLC0415 - loads psycopg, which help does not need
+    from octop.engine.install import install  # noqa: PLC0415 - likewise
+    from octop.engine.install import status as installed  # noqa: PLC0415 - likewise
+
     invocation = ctx.ensure_object(Invocation)
     url, schema = invocation.database_url, invocation.settings.schema
     with contextlib.closing(open_connection(url, application_name="octop migrate", schema=schema)) as connection:
@@ -51,6 +52,9 @@ def migrate(ctx: click.Context, role_prefix: str, again: bool) -> None:
 @pass_invocation
 def status(invocation: Invocation) -> None:
     """Compare the schema with this package; change nothing. Exit code 5 when Octop is missing there or does not fit."""
+    from octop.engine.install import require  # noqa: PLC0415 - loads psycopg, which help does not need
+    from octop.engine.install import status as installed  # noqa: PLC0415 - likewise
+
     with invocation.connection() as connection:
         found = installed(connection, invocation.settings.schema)
         if invocation.as_json:

@@ -1,20 +1,22 @@
 """An SQL call as plain data, and the only two ways to run one.
 
 There are no twins: a function in ``octop.engine.calls`` returns a Call; ``run`` runs it on a blocking connection, ``run_async`` on an
-asynchronous one, ``octop.engine.foreign`` on a connection of another driver.
+asynchronous one, ``octop.engine.foreign`` on a connection of another driver. psycopg is loaded by the first run, not by the
+description: the help of every command imports the calls that it would make.
 """
+
+from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, Generic, LiteralString, TypeVar
-
-import psycopg
-from psycopg import AsyncConnection, Connection
-from psycopg.rows import tuple_row
+from typing import TYPE_CHECKING, Any, Final, Generic, LiteralString, TypeVar
 
 from octop.engine.failures import translated
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection, Connection
 
 R = TypeVar("R")
 Rows = Sequence[tuple[Any, ...]]
@@ -66,6 +68,9 @@ def run(connection: Connection[Any], call: Call[R]) -> R:
     Raises:
         OctopError: The class that belongs to the SQLSTATE, see ``octop.engine.failures``.
     """
+    import psycopg  # noqa: PLC0415 - costs 100 ms, and whoever only describes calls needs none of it
+    from psycopg.rows import tuple_row  # noqa: PLC0415 - likewise
+
     try:
         with connection.cursor(row_factory=tuple_row) as cursor:
             cursor.execute(qualified(call.text, schema_of(connection)), call.values or None, prepare=False)
@@ -81,6 +86,9 @@ async def run_async(connection: AsyncConnection[Any], call: Call[R]) -> R:
     Raises:
         OctopError: The class that belongs to the SQLSTATE, see ``octop.engine.failures``.
     """
+    import psycopg  # noqa: PLC0415 - costs 100 ms, and whoever only describes calls needs none of it
+    from psycopg.rows import tuple_row  # noqa: PLC0415 - likewise
+
     try:
         async with connection.cursor(row_factory=tuple_row) as cursor:
             await cursor.execute(qualified(call.text, schema_of(connection)), call.values or None, prepare=False)

@@ -1,11 +1,14 @@
 """Errors by SQLSTATE: never by their text."""
 
-from typing import Final
+from __future__ import annotations
 
-import psycopg
+from typing import TYPE_CHECKING, Final
 
 from octop.model import errors
 from octop.model.settings import DSN_HINT
+
+if TYPE_CHECKING:
+    import psycopg
 
 
 def _all_below(base: type[errors.OctopError]) -> list[type[errors.OctopError]]:
@@ -56,6 +59,8 @@ def translated(error: psycopg.Error) -> errors.OctopError:
     Returns:
         An OctopError; never raises.
     """
+    import psycopg  # noqa: PLC0415 - whoever has an error of it has loaded it
+
     sqlstate = error.sqlstate or ""
     if not sqlstate and isinstance(error, psycopg.ProgrammingError) and _is_about_the_dsn(error):
         # libpq's own words may quote a part of a password

@@ -4,19 +4,21 @@ PostgreSQL sees the values when it plans: what is null falls out of the plan, a 
 hold it, and the latest come first along the indexes on id.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, LiteralString
-
-import psycopg
+from typing import TYPE_CHECKING, Final, LiteralString
 
 from octop.engine.call import Call, first_value, qualified, run
-from octop.engine.connect import EngineConnection
 from octop.engine.failures import translated
 from octop.engine.reads import Row
 from octop.engine.selection import Selection, selection
 from octop.model.filter_values import Filter
+
+if TYPE_CHECKING:
+    from octop.engine.connect import EngineConnection
 
 PAGE_ROWS: Final = 1000
 """Rows that one statement of an export reads: no transaction, and so no snapshot, lives longer."""
@@ -162,6 +164,8 @@ def stream_tasks(
     Raises:
         OctopError: The class that belongs to the SQLSTATE.
     """
+    import psycopg  # noqa: PLC0415 - costs 100 ms, and whoever only describes calls needs none of it
+
     below: str | None = None
     left = limit
     while left is None or left > 0:

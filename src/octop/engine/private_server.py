@@ -23,8 +23,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlencode
 
-import psycopg
-
 from octop.engine.private_user import User, make_temporary_directory, run_as
 from octop.model.errors import PrivateDatabaseError
 
@@ -203,6 +201,8 @@ def _make_database(running: PrivateDatabase) -> None:
     The one that initdb made is renamed: `create database` takes 60 to 450 ms more. So there is no database `postgres`;
     whoever needs another one to stand in takes template1.
     """
+    import psycopg  # noqa: PLC0415 - costs 100 ms, and `octop db --help` needs none of it
+
     try:
         psycopg.connect(_socket_url(running.socket_directory, running.port, NAME), options="").close()
     except psycopg.OperationalError:

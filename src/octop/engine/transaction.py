@@ -1,13 +1,16 @@
 """Several calls in one transaction, with our own errors also for what PostgreSQL checks at commit."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from __future__ import annotations
 
-import psycopg
-from psycopg import Connection
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from octop.engine.failures import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from psycopg import Connection
 
 
 @contextmanager
@@ -18,6 +21,8 @@ def transaction(connection: Connection[Any]) -> Iterator[None]:
         SettingsDisagreeError: Settings that must agree are checked at commit, not by the call that changes one.
         OctopError: Whatever else the commit is refused for.
     """
+    import psycopg  # noqa: PLC0415 - costs 100 ms, and whoever only describes calls needs none of it
+
     try:
         with connection.transaction():
             yield
