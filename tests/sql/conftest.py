@@ -29,3 +29,9 @@ def hire(database: Database) -> Iterator[Callable[..., Worker]]:
             return worker
 
         yield hired
+
+
+@pytest.fixture
+def operator(database):
+    with database.connect("octop_operator", application_name="desk") as connection:
+        yield connection

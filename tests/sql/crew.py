@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
+import pytest
 
 from octop.engine import calls
 from octop.engine.call import run
@@ -71,6 +72,23 @@ def ages(connection: Connection, seconds: float, *worker_ids: str) -> None:
         "update octop_workers set beat_at = _octop_now() - make_interval(secs => %s) where id = any (%s::text[]::uuid[])",
         seconds,
         list(worker_ids),
+    )
+
+
+def refused(sqlstate: str, connection: Connection, statement: str, *values: Any) -> str:
+    """Run a statement that must be refused with this SQLSTATE and a hint; return what was said."""
+    with pytest.raises(psycopg.Error) as error:
+        do(connection, statement, *values)
+    assert error.value.sqlstate == sqlstate, str(error.value)
+    assert error.value.diag.message_hint
+    return str(error.value)
+
+
+def acts(connection: Connection) -> list[Any]:
+    """List what stands in the audit, less what workers declared."""
+    return rows(
+        connection,
+        "select role, application, action, subject, detail from octop_audit where role <> 'octop_worker' order by seq",
     )
 
 

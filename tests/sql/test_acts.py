@@ -7,27 +7,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from tests.sql.crew import add, add_many, column, do, rows, task, value
-
-
-@pytest.fixture
-def operator(database):
-    with database.connect("octop_operator", application_name="desk") as connection:
-        yield connection
-
-
-def refused(sqlstate, connection, statement, *values):
-    with pytest.raises(psycopg.Error) as error:
-        do(connection, statement, *values)
-    assert error.value.sqlstate == sqlstate, str(error.value)
-    assert error.value.diag.message_hint
-
-
-def acts(connection):
-    return rows(
-        connection,
-        "select role, application, action, subject, detail from octop_audit where role <> 'octop_worker' order by seq",
-    )
+from tests.sql.crew import acts, add, add_many, column, do, refused, rows, task, value
 
 
 def in_status(dba, hire, status):

@@ -18,12 +18,6 @@ EVERY = ["pending", "failed", "blocked", "frozen", "running", "success", "cancel
 
 
 @pytest.fixture
-def operator(database):
-    with database.connect("octop_operator", application_name="desk") as connection:
-        yield connection
-
-
-@pytest.fixture
 def one_of_each(dba, hire):
     """One task in every status, by status, and an id that is nobody's."""
     worker = hire(types=["t"])

@@ -5,21 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from tests.sql.crew import column, do, rows, value
-
-
-@pytest.fixture
-def operator(database):
-    with database.connect("octop_operator") as connection:
-        yield connection
-
-
-def refused(sqlstate, connection, statement, *values):
-    with pytest.raises(psycopg.Error) as error:
-        do(connection, statement, *values)
-    assert error.value.sqlstate == sqlstate, str(error.value)
-    assert error.value.diag.message_hint
-    return str(error.value)
+from tests.sql.crew import column, do, refused, rows, value
 
 
 def version(connection):

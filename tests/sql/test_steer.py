@@ -5,27 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from tests.sql.crew import add, add_many, column, do, rows, task, value
-
-
-@pytest.fixture
-def operator(database):
-    with database.connect("octop_operator", application_name="desk") as connection:
-        yield connection
-
-
-def refused(sqlstate, connection, statement, *values):
-    with pytest.raises(psycopg.Error) as error:
-        do(connection, statement, *values)
-    assert error.value.sqlstate == sqlstate, str(error.value)
-    assert error.value.diag.message_hint
-
-
-def acts(connection):
-    return rows(
-        connection,
-        "select role, application, action, subject, detail from octop_audit where role <> 'octop_worker' order by seq",
-    )
+from tests.sql.crew import acts, add, add_many, column, do, refused, rows, task, value
 
 
 def test_pause_and_resume_say_whether_they_changed_anything(database, dba, operator, hire):

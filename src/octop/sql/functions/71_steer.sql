@@ -1,17 +1,25 @@
 -- What people and programs may order for queues and task types. Promise: each order is a row that holds on all workers, also on
 -- those that start later, until somebody lifts it; it is written to the audit, and it never touches a task that runs.
 
-create or replace function octop_pause(queue text, reason text default '') returns boolean
-  language plpgsql security definer set search_path from current
+create or replace function _octop_hold(p_kind text, p_target text, p_reason text) returns boolean
+  language plpgsql set search_path from current
 as $$
 begin
-  if octop_pause.queue is null or length(octop_pause.queue) not between 1 and 200 then
-    raise exception 'octop: the queue must have 1 to 200 characters' using errcode = 'OC110', hint = 'select name from octop_queue_summary lists the queues.';
+  if p_target is null or length(p_target) not between 1 and 200 then
+    raise exception 'octop: the % must have 1 to 200 characters', replace(p_kind, '_', ' ')
+      using errcode = 'OC110', hint = case p_kind when 'queue' then 'select name from octop_queue_summary lists the queues.'
+                                                  else 'select name from octop_task_types lists the types.' end;
   end if;
-  insert into octop_holds (kind, target, reason, author) values ('queue', octop_pause.queue, left(octop_pause.reason, 1000), _octop_caller())
-  on conflict do nothing;
+  insert into octop_holds (kind, target, reason, author) values (p_kind, p_target, left(p_reason, 1000), _octop_caller()) on conflict do nothing;
   return found;
 end $$;
+comment on function _octop_hold(text, text, text) is 'Write an order not to start tasks of a queue or a task type. Answers false if there was one already. Error: OC110.';
+
+create or replace function octop_pause(queue text, reason text default '') returns boolean
+  language sql security definer set search_path from current
+as $$
+  select _octop_hold('queue', queue, reason)
+$$;
 comment on function octop_pause(text, text) is
   'Pause a queue on all workers: no claim that begins after this commit takes a task of it; running tasks end. Answers false if it was paused already. Error: OC110.';
 
@@ -47,16 +55,10 @@ comment on function octop_scale(text, integer) is
   'How many tasks of this queue each worker process runs at once, on all workers, within a second; wins over flags. null = back to the workers'' flags. Errors: OC110, OC113.';
 
 create or replace function octop_freeze(task_type text, reason text default '') returns boolean
-  language plpgsql security definer set search_path from current
+  language sql security definer set search_path from current
 as $$
-begin
-  if octop_freeze.task_type is null or length(octop_freeze.task_type) not between 1 and 200 then
-    raise exception 'octop: the task type must have 1 to 200 characters' using errcode = 'OC110', hint = 'select name from octop_task_types lists the types.';
-  end if;
-  insert into octop_holds (kind, target, reason, author) values ('task_type', octop_freeze.task_type, left(octop_freeze.reason, 1000), _octop_caller())
-  on conflict do nothing;
-  return found;
-end $$;
+  select _octop_hold('task_type', task_type, reason)
+$$;
 comment on function octop_freeze(text, text) is
   'Freeze a task type on all workers: no claim that begins after this commit starts a task of it, in any queue; its tasks wait as blocked, without using a try; running ones end. Answers false if it was frozen already. Error: OC110.';
 
