@@ -128,7 +128,14 @@ def test_delete_takes_frozen_tasks_only(dba, hire, operator):
         False,
     ]
     assert column(dba, "select id::text from octop_tasks") == [pending]
-    assert acts(dba) == [("octop_operator", "desk", "delete", frozen, {"was": "frozen"})]
+    ((role, application, action, subject, detail),) = acts(dba)
+    assert (role, application, action, subject, detail["was"]) == (
+        "octop_operator",
+        "desk",
+        "delete",
+        frozen,
+        "frozen",
+    )
 
 
 def test_the_audit_names_the_person_behind_set_role_and_security_definer(database, dba):
@@ -139,6 +146,7 @@ def test_the_audit_names_the_person_behind_set_role_and_security_definer(databas
         do(connection, "set role octop_operator")
         do(connection, "select octop_cancel(%s)", other)
     assert [each[0] for each in acts(dba)] == [person, "octop_operator"]
+    assert column(dba, "select login from octop_audit order by seq") == [person, person]
     assert value(dba, "select count(distinct xid) from octop_audit") == 2
 
 

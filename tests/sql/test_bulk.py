@@ -9,9 +9,11 @@ import pytest
 
 from octop.engine import calls
 from octop.engine.call import run
+from octop.engine.calls.bulk import octop_cancel_many, octop_retry_many
 from octop.engine.connect import open_connection
 from tests.sql.crew import add, add_many, column, do, rows, task, value
 from tests.sql.plans import PKEY, watched
+from tests.sql.sessions import sessions
 
 COUNTED = "select coalesce(sum(c.n), 0) from _octop_counted() c where c.status = %s"
 EVERY = ["pending", "failed", "blocked", "frozen", "running", "success", "cancelled"]
@@ -113,7 +115,16 @@ def test_delete_answers_for_every_status_and_takes_frozen_ones_only(dba, operato
         **{status: status for status in (*EVERY, "not found")},
         "frozen": "deleted",
     }
-    assert audited(dba) == {("delete", one_of_each["frozen"]): {"was": "frozen"}}
+    assert audited(dba) == {
+        ("delete", one_of_each["frozen"]): {
+            "was": "frozen",
+            "task_type": "t",
+            "queue": "default",
+            "tenant": "",
+            "payload": {},
+            "last_error": "",
+        }
+    }
     assert value(dba, "select count(*) from octop_tasks") == len(EVERY) - 1
     counters_are_the_truth(dba)
 
@@ -259,3 +270,27 @@ def test_many_are_found_by_their_keys_alone(dba):
         scans = [scan for statement in seen for scan in statement.scans if scan.relation == "octop_tasks_live"]
         assert {scan.index for scan in scans} == {PKEY}, name
         assert sum(scan.rows for scan in scans) <= touched, name
+
+
+@pytest.mark.parametrize("held", ["live", "frozen"])
+def test_acts_on_a_live_and_a_frozen_task_lock_in_one_order(database, dba, hire, held):
+    """Retry and cancel of both at once, while a third holds one of the rows: who comes second waits, and nobody is a victim."""
+    worker = hire(types=["t"])
+    ids = {"frozen": add(dba, max_retries=0)}
+    worker.end(worker.claim_one())
+    ids["live"] = add(dba, delay_seconds=3600)
+    both = list(ids.values())
+    with sessions(database, 3) as (holder, first, second):
+        with holder.connection.transaction():
+            holder.execute("select from octop_tasks where id = %s for update", (ids[held],))
+            retry = first.start(lambda: first.run(octop_retry_many(both))).wait_until_blocked()
+            cancel = second.start(lambda: second.run(octop_cancel_many(both))).wait_until_blocked()
+        assert {each[1] for each in retry.result()} == {"retried"}
+        assert {each[1] for each in cancel.result()} == {"cancelled"}
+    assert column(dba, "select distinct status from octop_tasks") == ["cancelled"]
+
+
+def test_ids_that_nobody_knows_are_looked_for_together(dba, operator):
+    with watched(dba) as seen:
+        do(dba, "select octop_cancel_many(array(select gen_random_uuid() from generate_series(1, 2000)))")
+    assert len(seen) < 60  # statements, nested ones too: none per id

@@ -112,7 +112,7 @@ def test_retention_drops_whole_days_by_the_setting_and_never_today(database, dba
     assert value(dba, "select octop_drop_days()") == 1
     assert rows(dba, "select * from octop_task(%s)", task_id) == []
     assert rows(dba, "select status, sum(n) from _octop_counted() group by 1 having sum(n) <> 0") == []
-    assert column(dba, "select action from octop_audit where action = 'drop day'") == ["drop day"]
+    assert column(dba, "select detail from octop_audit where action = 'drop day'") == [{"success": 1}]
     do(dba, "select octop_config_set('history.retention_days', '1')")
     assert value(dba, "select octop_drop_days()") == 3  # at most three a call
     assert value(dba, "select octop_drop_days()") == 3

@@ -364,6 +364,143 @@ def test_a_missing_schema_and_an_unreachable_server_have_their_own_errors(empty)
         install("postgresql://127.0.0.1:1/nowhere?connect_timeout=2")
 
 
+def test_another_role_prefix_than_the_installed_one_is_named_by_upgrade_and_uninstall(empty):
+    prefix, other = own_prefix(empty, "shop_"), own_prefix(empty)
+    install(empty.url, schema="jobs", role_prefix=prefix)
+    before = catalog(empty, "jobs")
+    place = script.Place("jobs", other)
+    for text in (script.install_script(place, "1"), script.uninstall_script(place, "1", roles=True)):
+        answer = empty.psql(text, check=False)
+        assert f"Octop in schema jobs was installed with the role prefix {prefix}\n" in answer
+        assert f"Use --role-prefix {prefix} (here it is {other})." in answer
+        assert len(answer.splitlines()) == 3  # ERROR, HINT, CONTEXT
+    with pytest.raises(errors.SchemaError, match="installed with the role prefix") as refused:
+        install(empty.url, schema="jobs", role_prefix=other, again=True)
+    assert f"--role-prefix {prefix} " in refused.value.hint
+    assert catalog(empty, "jobs") == before
+    with empty.connect() as connection:
+        assert column(connection, "select rolname::text from pg_roles where starts_with(rolname, %s)", other) == []
+        # objects that a restore gave to somebody else
+        do(connection, "alter table jobs.octop_migrations owner to current_user")
+    with pytest.raises(errors.SchemaError, match="belongs to the role"):
+        install(empty.url, schema="jobs", role_prefix=prefix, again=True)
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        "create table octop_tasks (n int)",
+        "create view octop_task_summary as select 1",
+        "create table t (n int); create index octop_audit_at on t (n)",
+        "create table octop_migrations (n int)",
+    ],
+)
+def test_a_name_of_ours_that_somebody_else_has_is_refused_in_a_few_lines(empty, theirs):
+    prefix = own_prefix(empty)
+    empty.psql(theirs)
+    before = catalog(empty, "public")
+    answer = empty.psql(script.install_script(script.Place(role_prefix=prefix), "1"), check=False)
+    assert "schema public holds something else under a name of Octop's" in answer
+    name = next(word for word in theirs.split() if word.startswith("octop_"))
+    assert f" {name}, owned by " in answer
+    assert "--schema NAME" in answer
+    assert len(answer.splitlines()) == 4, answer
+    with pytest.raises(errors.SchemaError, match="holds something else") as refused:
+        install(empty.url, role_prefix=prefix)
+    assert name in refused.value.detail
+    assert catalog(empty, "public") == before
+    # and the hint's way out
+    assert install(empty.url, schema="jobs", role_prefix=prefix).current
+    assert catalog(empty, "public") == before
+
+
+def test_a_table_of_ours_that_was_given_to_somebody_else_is_named_before_an_upgrade(empty):
+    prefix = own_prefix(empty)
+    install(empty.url, role_prefix=prefix)
+    with empty.connect() as connection:
+        do(connection, "alter table octop_queues owner to current_user")
+        with pytest.raises(errors.SchemaError, match="holds something else") as refused:
+            install(empty.url, role_prefix=prefix, again=True)
+        assert "octop_queues" in refused.value.detail
+        assert f"{prefix}owner" in refused.value.hint
+        do(connection, f'alter table octop_queues owner to "{prefix}owner"')
+        assert install(empty.url, role_prefix=prefix, again=True).current
+
+
+def test_every_name_that_the_installer_makes_is_looked_for(database):
+    with database.connect() as connection:
+        made = set(
+            column(
+                connection,
+                "select c.relname::text from pg_class c where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p', 'v', 'S', 'i', 'I')"
+                # those of a constraint or an identity, and those of a day, go with their table
+                " and not exists (select from pg_depend d where d.objid = c.oid and d.deptype in ('i', 'a') and (d.classid, c.relkind) in "
+                " (('pg_class'::regclass, 'S'))) and not exists (select from pg_constraint k where k.conindid = c.oid)"
+                " and not exists (select from pg_inherits h where h.inhrelid = c.oid and c.relname !~ '^octop_tasks_(live|frozen|done|done_stray)$')",
+            )
+        )
+    assert made == set(script.relation_names())
+
+
+def test_an_upgrade_by_a_plain_member_of_the_owner_says_nothing(empty):
+    prefix = own_prefix(empty)
+    login = empty.make_role()
+    install(empty.url, schema="jobs", role_prefix=prefix)
+    with empty.connect() as connection:
+        do(connection, f'grant "{prefix}owner" to {login}')
+        do(connection, "update jobs.octop_migrations set version = '0' where name = 'functions'")
+        before = catalog(empty, "jobs")
+        rights = value(connection, "select nspacl::text from pg_namespace where nspname = 'jobs'")
+        text = script.install_script(script.Place("jobs", prefix), "2")
+        for role in (login, None):  # what psql says goes to stderr, which check=False returns too
+            assert empty.psql(text, role=role, check=False).strip() == ""
+        assert value(connection, "select version from jobs.octop_migrations where name = 'functions'") == "2"
+        assert catalog(empty, "jobs") == before
+        assert value(connection, "select nspacl::text from pg_namespace where nspname = 'jobs'") == rights
+        # a right that is gone, and that this login may not grant
+        do(connection, f'revoke usage on schema jobs from "{prefix}viewer"')
+        with pytest.raises(errors.NotPermittedError, match="may not grant rights on schema jobs") as refused:
+            install(empty.url_as(login), schema="jobs", role_prefix=prefix, again=True)
+        do(connection, refused.value.hint.rpartition("superuser: ")[2])
+        assert install(empty.url_as(login), schema="jobs", role_prefix=prefix, again=True).current
+
+
+def the_database_owner(empty):
+    """A database owner in a schema that is not his, as `public` is in PostgreSQL 14."""
+    login = empty.make_role()
+    with empty.connect() as connection:
+        do(connection, f'alter role {login} createrole; alter database "{empty.name}" owner to {login}')
+        do(connection, "alter schema public owner to current_user; grant create on schema public to public")
+    return login
+
+
+def test_a_database_owner_whose_schema_public_is_a_superusers_is_told_all_that_is_needed_at_once(empty):
+    login, prefix = the_database_owner(empty), own_prefix(empty, "p")
+    with pytest.raises(errors.PublicMayCreateError) as refused:
+        install(empty.url_as(login), role_prefix=prefix)
+    before, _, cure = refused.value.hint.partition(": REVOKE ")
+    assert "a superuser (or choose a schema of your own: --schema NAME)" in before
+    with empty.connect() as connection:
+        do(connection, f"REVOKE {cure}")
+    assert install(empty.url_as(login), role_prefix=prefix).current
+    smoke(empty.url, "public")
+
+
+def test_after_the_revoke_alone_the_missing_right_is_named_instead_of_a_bare_permission_denied(empty):
+    login, prefix = the_database_owner(empty), own_prefix(empty, "p")
+    with empty.connect() as connection:
+        do(connection, "revoke create on schema public from public")
+        answer = empty.psql(script.install_script(script.Place(role_prefix=prefix), "1"), role=login, check=False)
+        assert f"{prefix}owner may not create objects in schema public, and {login} may not grant it" in answer
+        assert f"GRANT USAGE, CREATE ON SCHEMA public TO {prefix}owner;" in answer
+        with pytest.raises(errors.NotPermittedError) as refused:
+            install(empty.url_as(login), role_prefix=prefix)
+        do(connection, refused.value.hint.partition("--schema NAME): ")[2])
+    assert install(empty.url_as(login), role_prefix=prefix).current
+    # the other way out
+    assert install(empty.url_as(login), schema="jobs", role_prefix=own_prefix(empty)).current
+
+
 # --- the printed script ----------------------------------------------------------------------------------------------
 
 

@@ -68,6 +68,17 @@ def test_C008_deleting_every_workers_row_hides_no_task(database, dba, hire, judg
     assert task(dba, task_id)["status"] == "failed"
 
 
+def test_a_running_task_that_nobody_runs_stops_no_sweep_and_comes_back(database, dba, hire, judge):
+    """The owner can write into the leaf, past every guard."""
+    database.clock.advance(0)
+    broken, lost = add(dba), add(dba)
+    hire().claim(1)
+    do(dba, "update octop_tasks_live set status = 'running', worker_id = null, claim_id = null where id = %s", broken)
+    do(dba, "update octop_tasks_live set status = 'running' where id = %s", lost)
+    assert run_out(database, judge, seconds=80) == 2
+    assert {task(dba, each)["status"] for each in (broken, lost)} == {"failed"}
+
+
 def test_C008_a_living_worker_whose_row_was_deleted_keeps_its_tasks(database, dba, hire, judge):
     database.clock.advance(0)
     add(dba)

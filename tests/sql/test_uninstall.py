@@ -56,6 +56,31 @@ def test_leaves_no_trace_in_the_catalog(empty_database, prefix, schema):
         assert catalog(dba, prefix) == before
 
 
+def test_roles_with_capitals_blanks_and_quotes_are_the_roles_that_are_meant(empty_database, prefix):
+    with empty_database.connect() as dba:
+        do(dba, "revoke create on schema public from public")
+        do(dba, f"create role {prefix}owner")  # what a name with capitals becomes where nobody quotes it
+        try:
+            for odd in (prefix.upper(), f"{prefix} odd'\""):
+                install(empty_database.url, schema="jobs", role_prefix=odd)
+                empty_database.psql(script.uninstall_script(script.Place("jobs", odd), "1", roles=True))
+                assert value(dba, "select count(*) from pg_class where relname ~ '^_?octop_'") == 0
+                assert value(dba, "select count(*) from pg_roles where starts_with(rolname, %s)", odd) == 0
+        finally:
+            do(dba, f"drop role {prefix}owner")
+
+
+def test_the_schema_of_the_logins_own_name_goes_too(empty_database, prefix):
+    """Under `set role` the path's "$user" is another schema: no name may depend on the path."""
+    login = empty_database.make_role()
+    with empty_database.connect() as dba:
+        do(dba, f"alter role {login} superuser")
+        do(dba, f"create schema {login}")
+        install(empty_database.url, schema=login, role_prefix=prefix)
+        empty_database.psql(script.uninstall_script(script.Place(login, prefix), "1", roles=True), role=login)
+        assert value(dba, "select count(*) from pg_class where relname ~ '^_?octop_'") == 0
+
+
 def test_without_roles_it_leaves_the_roles_and_can_be_installed_again(empty_database, prefix):
     with empty_database.connect() as dba:
         for _ in range(2):

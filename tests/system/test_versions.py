@@ -103,7 +103,7 @@ def test_C133_without_new_workers_new_tasks_are_parked_and_come_back_with_the_fi
     wide = second.resize.enqueue_sync("wide")
     anyone = second.resize.using(min_version=1).enqueue_sync("anyone", 100)
     until(lambda: status(rows, str(wide.id)) == "blocked", "the new task is parked", old.log)
-    assert one(rows, "select blocked_by from octop_tasks where id = %s", str(wide.id)) == "task_type:resize@2"
+    assert one(rows, "select blocked_by from octop_tasks where id = %s", str(wide.id)) == "version:2:resize"
     ended(rows, anyone, log=old.log)  # asked for with min_version=1: even code that can not read it may try
     assert "unexpected argument 'width'" in one(
         rows, "select last_error from octop_tasks where id = %s", str(anyone.id)

@@ -54,6 +54,10 @@ begin
     raise exception 'octop: a task is born pending, not %', s
       using errcode = 'OC101', hint = 'Leave status out of the INSERT; statuses change through the octop_ functions.';
   end if;
+  if exists (select from new_rows n where concat(n.task_type, n.queue, n.lane, n.tenant) ~ '[[:cntrl:]]') then
+    raise exception 'octop: names of task types, queues, lanes and tenants have no control characters'
+      using errcode = 'OC110', hint = 'A line break, perhaps, at the end of the name?';
+  end if;
   -- a payload over the limit compresses to more than an 80th of it: the text is made only for those that may be too large
   if exists (select from new_rows n where pg_column_size(n.payload) > 12000) then
     v_max := _octop_setting('task.payload_bytes_max');
@@ -131,6 +135,12 @@ begin
    where x.status <> 'running'
    group by 1, 2, 3, 4 having sum(x.n) <> 0 or sum(x.n * x.epoch) <> 0;
 
+  -- one row for each task, with what was changed: somebody may ask for this one
+  perform _octop_audit_write('update', o.id::text, (
+            select jsonb_build_object('from', jsonb_object_agg(c.key, p.value), 'to', jsonb_object_agg(c.key, c.value))
+              from jsonb_each(to_jsonb(n)) c join jsonb_each(to_jsonb(o)) p on p.key = c.key where c.value <> p.value))
+     from old_rows o join new_rows n on n.id = o.id where to_jsonb(n) <> to_jsonb(o);
+
   -- a moved time or queue may have to wake somebody, and so may a new status
   select array_agg(n.queue), array_agg(n.scheduled_at) into v_queues, v_due
     from old_rows o join new_rows n on n.id = o.id
@@ -163,12 +173,6 @@ begin
      where n.id = o.id and s.id = n.id and n.status = 'cancelled' and o.status <> 'cancelled' and s.completed_at is null returning s.*
   )
   insert into octop_tasks_done select c.* from stray cross join lateral _octop_completed(stray::octop_tasks_done_stray) c;
-
-  perform _octop_audit_write('update', count(*)::text || ' tasks',
-            jsonb_build_object('changes', (select jsonb_agg(x.j) from (
-              select jsonb_build_object('id', o.id, 'from', o.status, 'to', n.status) as j
-                from old_rows o join new_rows n on n.id = o.id where o.status <> n.status limit 100) x)))
-     from old_rows o join new_rows n on n.id = o.id where o.status <> n.status;
 
   if v_queues is not null then
     perform _octop_wake(v_queues, array_fill('-infinity'::timestamptz, array[cardinality(v_queues)]));
@@ -203,12 +207,23 @@ begin
          case when o.status in ('success', 'cancelled') then (o.completed_at at time zone 'UTC')::date else '-infinity' end, -count(*),
          case when o.status in ('success', 'cancelled') then -sum(extract(epoch from o.scheduled_at)) else 0 end
     from old_rows o where o.status <> 'running' group by 1, 2, o.status, 4;
-  perform _octop_audit_write('delete', count(*)::text || ' tasks',
-            jsonb_build_object('ids', (select jsonb_agg(x.id) from (select o.id from old_rows o limit 100) x)))
-     from old_rows having count(*) > 0;
+  perform _octop_audit_write('delete', o.id::text, jsonb_strip_nulls(jsonb_build_object(
+            'was', o.status, 'task_type', o.task_type, 'queue', o.queue, 'tenant', o.tenant, 'payload', o.payload, 'last_error', o.last_error)))
+     from old_rows o;
   return null;
 end $$;
-comment on function _octop_tasks_deleted() is 'DELETE from octop_tasks by hand: counts and audits.';
+comment on function _octop_tasks_deleted() is 'DELETE from octop_tasks by hand: counts, and keeps in the audit what each task was.';
+
+create or replace function _octop_tasks_truncated() returns trigger
+  language plpgsql security definer set search_path from current
+as $$
+begin
+  delete from _octop_counter_deltas;
+  delete from _octop_counters;
+  perform _octop_audit_write('truncate', 'octop_tasks');
+  return null;
+end $$;
+comment on function _octop_tasks_truncated() is 'TRUNCATE of octop_tasks: nothing is left to be counted, and somebody did it.';
 
 create or replace function _octop_refuse_stray() returns trigger
   language plpgsql set search_path from current
@@ -225,6 +240,8 @@ create or replace trigger octop_tasks_legal_by_hand after update on octop_tasks
   referencing old table as old_rows new table as new_rows for each statement execute function _octop_tasks_updated();
 create or replace trigger octop_tasks_deleted_by_hand after delete on octop_tasks
   referencing old table as old_rows for each statement execute function _octop_tasks_deleted();
+create or replace trigger octop_tasks_truncated_by_hand after truncate on octop_tasks
+  for each statement execute function _octop_tasks_truncated();
 -- a cancel by hand passes through here with a null time, which the statement trigger above fills a moment later
 create or replace trigger octop_tasks_done_stray_refuse before insert on octop_tasks_done_stray
   for each row when (new.completed_at is null and new.status <> 'cancelled') execute function _octop_refuse_stray();

@@ -65,15 +65,22 @@ declare
   v_dropped integer := 0;
   v_before  timestamptz := _octop_now() - make_interval(days => greatest(1, coalesce(keep_days, _octop_setting('history.retention_days')::integer)));
 begin
+  if octop_drop_days.most < 0 then
+    raise exception 'octop: most must be 0 or more, not %', octop_drop_days.most using errcode = 'OC113', hint = 'So many days are dropped at the most.';
+  end if;
   if not pg_try_advisory_xact_lock(hashtextextended('octop_tasks_done', 'octop_tasks_done'::regclass::oid::bigint)) then
     return 0;
   end if;
   for r in select * from _octop_days where to_at <= v_before order by to_at limit most loop
     begin
       execute format('drop table %s', r.partition);
+      perform _octop_audit_write('drop day', r.from_at::date::text,
+                (select coalesce(jsonb_object_agg(x.status, x.n), '{}')
+                   from (select y.status, sum(y.n) as n
+                           from (select c.status, c.n from _octop_counters c where c.day = r.from_at::date
+                                 union all select d.status, d.n from _octop_counter_deltas d where d.day = r.from_at::date) y group by y.status) x));
       delete from _octop_counter_deltas where day = r.from_at::date;
       delete from _octop_counters where day = r.from_at::date;
-      perform _octop_audit_write('drop day', r.from_at::date::text, '{}');
       v_dropped := v_dropped + 1;
     exception when lock_not_available or deadlock_detected then
       return v_dropped;   -- somebody reads; the next round tries again
@@ -82,4 +89,4 @@ begin
   return v_dropped;
 end $$;
 comment on function octop_drop_days(integer, integer) is
-  'Drop whole days of history that ended before so many days ago (null = history.retention_days, never less than 1), at most so many. Answers how many. Waits 50 ms for readers, then leaves it to the next call.';
+  'Drop whole days of history that ended before so many days ago (null = history.retention_days, never less than 1), at most so many. Answers how many. Waits 50 ms for readers, then leaves it to the next call. The audit keeps how many tasks went. Error: OC113.';

@@ -1,5 +1,5 @@
 -- Parking. Promise: a task whose type is held, or that no living worker of its queue knows in the version that it needs, leaves the ready
--- index without using a try (blocked, blocked_by task_type:NAME), and comes back when the type is known again and not held. Bounded both ways.
+-- index without using a try (blocked, blocked_by task_type:NAME or version:N:NAME), and comes back when the type is known again and not held. Bounded both ways.
 
 create or replace function _octop_knows(p_types text[], p_versions integer[], p_type text, p_version integer) returns boolean
   language sql immutable
@@ -9,8 +9,9 @@ comment on function _octop_knows(text[], integer[], text, integer) is
 
 create or replace function _octop_parked_by(p_type text, p_version integer) returns text
   language sql immutable
-  return 'task_type:' || p_type || coalesce('@' || p_version, '');
-comment on function _octop_parked_by(text, integer) is 'octop_tasks.blocked_by of a task whose type is held or unknown: task_type:NAME, or task_type:NAME@VERSION if it needs one.';
+  return case when p_version is null then 'task_type:' else 'version:' || p_version || ':' end || p_type;
+comment on function _octop_parked_by(text, integer) is
+  'octop_tasks.blocked_by of a task whose type is held or unknown: task_type:NAME, or version:N:NAME if it needs that version. A name may hold anything, so it stands last.';
 
 create or replace function _octop_parkable(p_queue text, p_tids tid[]) returns text[]
   language plpgsql stable set search_path from current
@@ -69,14 +70,30 @@ as $$
 begin
   -- for each queue that a living worker serves: as in _octop_parkable, or what comes back would be parked again
   return array(
-    select r.tid from (select distinct _octop_parked_by(y.name, nullif(v, 0)) as parked_by, q.queue
-                         from octop_workers w, unnest(w.task_types, w.versions) y (name, version), unnest(w.queues) q (queue),
-                              generate_series(0, coalesce(y.version, 1)) v
-                        where w.beat_at > _octop_now() - _octop_lease() and y.name is not null
-                          and not exists (select from octop_holds h where h.kind = 'task_type' and h.target = y.name)) n
+    with recursive living as materialized (
+      select w.queues, w.task_types, w.versions from octop_workers w where w.beat_at > _octop_now() - _octop_lease()
+    ), versioned (blocked_by, queue, n) as (
+      -- what waits for a version, from pair to pair of the index: there are few, and the versions that a worker knows may be many
+      (select b.blocked_by, b.queue, 1 from octop_tasks_live b
+        where b.status = 'blocked' and b.blocked_by >= 'version:' and b.blocked_by < 'version;' order by b.blocked_by, b.queue limit 1)
+      union all
+      select x.blocked_by, x.queue, v.n + 1 from versioned v cross join lateral (
+        select b.blocked_by, b.queue from octop_tasks_live b
+         where b.status = 'blocked' and (b.blocked_by, b.queue) > (v.blocked_by, v.queue) and b.blocked_by < 'version;'
+         order by b.blocked_by, b.queue limit 1) x where v.n < 1000
+    ), named as (
+      select v.blocked_by, v.queue, split_part(v.blocked_by, ':', 2)::integer as version,
+             substr(v.blocked_by, length('version:' || split_part(v.blocked_by, ':', 2)) + 2) as name from versioned v
+    )
+    select r.tid from (select 'task_type:' || y.name as parked_by, q.queue, y.name
+                         from living w, unnest(w.task_types) y (name), unnest(w.queues) q (queue) group by y.name, q.queue
+                       union all
+                       select d.blocked_by, d.queue, d.name from named d
+                        where exists (select from living w where d.queue = any (w.queues) and _octop_knows(w.task_types, w.versions, d.name, d.version))) n
       cross join lateral (
         select b.ctid as tid from octop_tasks_live b
          where b.status = 'blocked' and b.blocked_by = n.parked_by and b.queue = n.queue
+           and not exists (select from octop_holds h where h.kind = 'task_type' and h.target = n.name)
          order by b.scheduled_at, b.id limit p_most for update skip locked) r
      limit p_most);
 end $$;

@@ -31,6 +31,9 @@ create or replace function octop_register(worker_id uuid, name text, host text, 
 as $$
 #variable_conflict use_column
 begin
+  if exists (select from jsonb_array_elements(octop_register.policies) p where (p ->> 'version')::numeric not between 1 and 1000) then
+    raise exception 'octop: the version of a task type must be 1 to 1000' using errcode = 'OC113', hint = 'It counts the changes of the code that older workers must not meet.';
+  end if;
   perform octop_declare_task_types(octop_register.policies);
   insert into octop_queues (name) select q from unnest(octop_register.queues) q order by q on conflict do nothing;
   insert into octop_workers (id, name, host, pid, supervisor_id, version, queues, task_types, versions)
@@ -46,7 +49,7 @@ begin
   perform _octop_unpark(1000);
 end $$;
 comment on function octop_register(uuid, text, text, integer, uuid, text, text[], jsonb) is
-  'A worker says who it is, what it serves and what it knows; policies as for octop_declare_task_types, each with the "version" of its code (none = 1). Repeating it is harmless.';
+  'A worker says who it is, what it serves and what it knows; policies as for octop_declare_task_types, each with the "version" of its code, 1 to 1000 (none = 1). Repeating it is harmless. Error: OC113.';
 
 create or replace function octop_beat(worker_ids uuid[]) returns table (worker_id uuid, unbroken boolean)
   language sql security definer set search_path from current
@@ -150,6 +153,9 @@ as $$
 declare
   v_lost integer := _octop_end_all(octop_lost.worker_id, '{}', 'lost', 'WorkerLost', 'its worker process ended without a word');
 begin
+  if v_lost > 0 then
+    perform _octop_audit_write('lost', octop_lost.worker_id::text, jsonb_build_object('tasks', v_lost));
+  end if;
   delete from _octop_sleepers s where s.worker_id = octop_lost.worker_id;
   delete from octop_workers w where w.id = octop_lost.worker_id
      and not exists (select from octop_tasks_live t where t.status = 'running' and t.worker_id = octop_lost.worker_id);

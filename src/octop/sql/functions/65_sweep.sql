@@ -10,11 +10,14 @@ declare
   v_rescued  integer := 0;
   v_n        integer;
 begin
+  -- Somebody wrote into the leaf by hand: running, and nobody runs it. It gets a worker that never was, and is judged like the others.
+  update octop_tasks_live t set worker_id = gen_random_uuid(), claim_id = coalesce(t.claim_id, gen_random_uuid())
+   where t.ctid = any (array(select r.ctid from octop_tasks_live r where r.status = 'running' and r.worker_id is null limit p_most for update skip locked));
   -- A running task whose worker has no row (somebody deleted it): the lease begins now. A living worker will beat meanwhile.
   -- Before the judge is judged: if all rows were deleted, its own lease runs beside this one, not before it.
   insert into octop_workers (id, name)
   select distinct t.worker_id, 'unknown: its row was deleted' from octop_tasks_live t
-   where t.status = 'running' and not exists (select from octop_workers w where w.id = t.worker_id)
+   where t.status = 'running' and t.worker_id is not null and not exists (select from octop_workers w where w.id = t.worker_id)
   on conflict do nothing;
   -- Only who has beaten without a break for a whole lease may judge: after an outage nobody is condemned for a silence that
   -- the judge shared.

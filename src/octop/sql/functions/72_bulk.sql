@@ -1,6 +1,6 @@
 -- The acts of people and programs on many tasks at once. Promise: one statement per kind of task, not per task; one row of the
 -- audit per task, so that each can be answered for; one verdict per id, and no error because of a task that is not as it was.
--- Rows are locked in the order of their ids, so that two acts at once wait for each other and never in a circle.
+-- Rows are locked in one order, live before frozen and by id in each, so that two acts at once wait for each other and never in a circle.
 
 create or replace function _octop_ids_once(ids uuid[]) returns uuid[]
   language plpgsql immutable set search_path from current
@@ -27,7 +27,7 @@ comment on function _octop_ids_without(uuid[], uuid[]) is 'The ids that are not 
 
 create or replace function octop_cancel_many(ids uuid[], reason text default '') returns table (id uuid, verdict text)
   language plpgsql security definer set search_path from current
-  set enable_seqscan = off set enable_bitmapscan = off
+  set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
@@ -35,26 +35,29 @@ declare
   v_me      text := _octop_caller();
   v_left    uuid[] := _octop_ids_once(ids);
   v_running uuid[];
+  v_waiting uuid[];
+  v_frozen  uuid[];
   v_now     uuid[];
   v_was     text[];
 begin
   -- A task that moves in this moment is invisible to the first look: look again, in a second statement, before saying "not found".
   for v_look in 1..3 loop
     exit when cardinality(v_left) = 0;
-    select coalesce(array_agg(x.id) filter (where x.status = 'running'), '{}') into v_running
+    select coalesce(array_agg(x.id) filter (where x.status = 'running'), '{}'), coalesce(array_agg(x.id) filter (where x.status <> 'running'), '{}')
+      into v_running, v_waiting
       from (select t.id, t.status from octop_tasks_live t where t.id = any (v_left) and (v_all or t.created_by = v_me) order by t.id for update) x;
+    v_frozen := array(select t.id from octop_tasks_frozen t where t.id = any (v_left) and (v_all or t.created_by = v_me) order by t.id for update);
     if cardinality(v_running) > 0 then
       update octop_tasks_live t set cancel_requested_at = coalesce(t.cancel_requested_at, _octop_now()) where t.id = any (v_running);
       perform pg_notify('octop_wake', '');
       perform _octop_audit_write('cancel', u::text, jsonb_build_object('reason', reason, 'was', 'running')) from unnest(v_running) u;
       return query select u, 'requested' from unnest(v_running) u;
-      v_left := _octop_ids_without(v_left, v_running);
-      exit when cardinality(v_left) = 0;   -- "id = any" of nothing would let the planner take any partial index
     end if;
     with gone as (
-      delete from octop_tasks_live t where t.id = any (v_left) and t.status <> 'running' and (v_all or t.created_by = v_me) returning t.*
+      -- bounds instead of "= any": of an empty list the planner would take any partial index
+      delete from octop_tasks_live t using unnest(v_waiting) u (id) where t.id between u.id and u.id returning t.*
     ), frozen as (
-      delete from octop_tasks_frozen t where t.id = any (v_left) and (v_all or t.created_by = v_me) returning t.*
+      delete from octop_tasks_frozen t where t.id = any (v_frozen) returning t.*
     ), it as (
       select * from gone union all select * from frozen
     ), kept as (
@@ -75,10 +78,11 @@ begin
     select coalesce(array_agg(i.id), '{}'), array_agg(i.status) into v_now, v_was from it i;
     perform _octop_audit_write('cancel', u.id::text, jsonb_build_object('reason', reason, 'was', u.was)) from unnest(v_now, v_was) u (id, was);
     return query select u, 'cancelled' from unnest(v_now) u;
-    v_left := _octop_ids_without(v_left, v_now);
+    v_left := _octop_ids_without(v_left, v_running || v_now);
+    exit when cardinality(v_left) = 0;
     -- cancelled already is as good as cancelled; what is found elsewhere has moved, and the next look gets it
     select coalesce(array_agg(k.id), '{}'), array_agg(k.status) into v_now, v_was
-      from unnest(v_left) u (id) cross join lateral octop_task(u.id) k where k.status in ('success', 'cancelled');
+      from octop_tasks k where k.id = any (v_left) and k.status in ('success', 'cancelled') and (v_all or k.created_by = v_me);
     return query select u.id, u.was from unnest(v_now, v_was) u (id, was);
     v_left := _octop_ids_without(v_left, v_now);
   end loop;
@@ -90,7 +94,7 @@ comment on function octop_cancel_many(uuid[], text) is
 
 create or replace function octop_retry_many(ids uuid[]) returns table (id uuid, verdict text, retried_as uuid)
   language plpgsql security definer set search_path from current
-  set enable_seqscan = off set enable_bitmapscan = off
+  set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
@@ -103,9 +107,22 @@ declare
 begin
   for v_look in 1..2 loop
     exit when cardinality(v_left) = 0;
+    -- waiting: at once
+    -- named by what they are not: "in (pending, failed)" would let the planner walk the whole ready index
+    v_now := array(select l.id from octop_tasks_live l where l.id = any (v_left) and l.status <> all ('{running,blocked}') order by l.id for update);
+    with back as (
+      update octop_tasks_live l set status = 'pending', scheduled_at = _octop_now() from unnest(v_now) u (id)
+       where l.id between u.id and u.id returning l.id, l.queue
+    )
+    select coalesce(array_agg(b.id), '{}'), array_agg(distinct b.queue) into v_now, v_queues from back b;
+    perform _octop_retried(v_now, 'waiting', v_queues);
+    return query select u, 'retried', u from unnest(v_now) u;
+    v_left := _octop_ids_without(v_left, v_now);
+
     -- frozen: the same task, all tries again
+    v_now := array(select f.id from octop_tasks_frozen f where f.id = any (v_left) order by f.id for update);
     with it as (
-      delete from octop_tasks_frozen f where f.id = any (v_left) returning f.*
+      delete from octop_tasks_frozen f where f.id = any (v_now) returning f.*
     ), back as (
       insert into octop_tasks_live (id, seq, tenant, queue, lane, task_type, payload, status, priority, scheduled_at, due_at, created_at, started_at,
                                     retry_count, max_retries, min_version, last_error, timeout_seconds, attempt, lost_count, retry_policy, tags, meta,
@@ -124,18 +141,9 @@ begin
     return query select u, 'retried', u from unnest(v_now) u;
     v_left := _octop_ids_without(v_left, v_now);
     exit when cardinality(v_left) = 0;
-    -- waiting: at once
-    with back as (
-      update octop_tasks_live l set status = 'pending', scheduled_at = _octop_now()
-       -- named by what they are not: "in (pending, failed)" would let the planner walk the whole ready index
-       where l.id = any (v_left) and l.status <> all ('{running,blocked}') returning l.id, l.queue
-    )
-    select coalesce(array_agg(b.id), '{}'), array_agg(distinct b.queue) into v_now, v_queues from back b;
-    perform _octop_retried(v_now, 'waiting', v_queues);
-    return query select u, 'retried', u from unnest(v_now) u;
-    v_left := _octop_ids_without(v_left, v_now);
 
-    v_found := array(select k from unnest(v_left) u (id) cross join lateral octop_task(u.id) k);
+    exit when cardinality(v_left) = 0;
+    v_found := array(select k from octop_tasks k where k.id = any (v_left));
     -- finished: a new task that names the old one
     with f as (
       select array_agg(t.id) as ids, array_agg(t.status) as was, array_agg(t.task_type) as task_types, array_agg(t.payload::text) as payloads,
@@ -177,7 +185,7 @@ comment on function _octop_retried(uuid[], text, text[]) is 'Wakes who sleeps fo
 
 create or replace function octop_delete_many(ids uuid[]) returns table (id uuid, verdict text)
   language plpgsql security definer set search_path from current
-  set enable_seqscan = off set enable_bitmapscan = off
+  set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
@@ -188,16 +196,23 @@ begin
   if cardinality(v_left) = 0 then
     return;
   end if;
+  v_now := array(select f.id from octop_tasks_frozen f where f.id = any (v_left) order by f.id for update);
   with it as (
-    delete from octop_tasks_frozen f where f.id = any (v_left) returning f.id, f.tenant, f.queue
+    delete from octop_tasks_frozen f where f.id = any (v_now) returning f.*
   ), counted as (
     insert into _octop_counter_deltas (tenant, queue, status, day, n) select i.tenant, i.queue, 'frozen', '-infinity', -count(*) from it i group by 1, 2
   )
-  select coalesce(array_agg(i.id), '{}') into v_now from it i;
-  perform _octop_audit_write('delete', u::text, jsonb_build_object('was', 'frozen')) from unnest(v_now) u;
+  -- nothing is left of it but this
+  select coalesce(array_agg(x.id), '{}') into v_now
+    from (select i.id, _octop_audit_write('delete', i.id::text, jsonb_strip_nulls(jsonb_build_object(
+            'was', i.status, 'task_type', i.task_type, 'queue', i.queue, 'tenant', i.tenant, 'payload', i.payload, 'last_error', i.last_error)))
+            from it i offset 0) x;
   return query select u, 'deleted' from unnest(v_now) u;
   v_left := _octop_ids_without(v_left, v_now);
-  select coalesce(array_agg(k.id), '{}'), array_agg(k.status) into v_now, v_was from unnest(v_left) u (id) cross join lateral octop_task(u.id) k;
+  if cardinality(v_left) = 0 then
+    return;
+  end if;
+  select coalesce(array_agg(k.id), '{}'), array_agg(k.status) into v_now, v_was from octop_tasks k where k.id = any (v_left);
   return query select u.id, u.was from unnest(v_now, v_was) u (id, was);
   return query select u, 'not found' from unnest(_octop_ids_without(v_left, v_now)) u;
 end $$;

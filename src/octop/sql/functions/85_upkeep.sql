@@ -12,6 +12,8 @@ create or replace function octop_recount() returns table (tenant text, queue tex
   language plpgsql security definer set search_path from current set lock_timeout = '5s'
 as $$
 #variable_conflict use_column
+declare
+  v_wrong bigint;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'octop: counting needs READ COMMITTED, not %', upper(current_setting('transaction_isolation'))
@@ -45,7 +47,8 @@ begin
          coalesce(sum(b.n), 0)::bigint, coalesce(sum(t.n), 0)::bigint
     from truth t full join before b on (t.tenant, t.queue, t.status, t.day) = (b.tenant, b.queue, b.status, b.day)
    where coalesce(b.n, 0) <> coalesce(t.n, 0) group by 1, 2, 3;
-  perform _octop_audit_write('recount', 'counters');
+  get diagnostics v_wrong = row_count;
+  perform _octop_audit_write('recount', 'counters', jsonb_build_object('wrong', v_wrong));
 end $$;
 comment on function octop_recount() is
   'Count all tasks anew and write the counters behind the views, if they have drifted; answers what was wrong. Reads every task, history too: seconds for millions, and exchanges wait meanwhile. Error: OC301 isolation level.';

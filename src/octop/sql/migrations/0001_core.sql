@@ -294,6 +294,7 @@ create table octop_audit (
   xid         xid8        not null default pg_current_xact_id(),
   at          timestamptz not null default clock_timestamp(),
   role        text        collate "C" not null default session_user,
+  login       text        collate "C" not null default session_user,
   application text        not null default current_setting('application_name'),
   action      text        collate "C" not null,
   subject     text        not null,
@@ -303,11 +304,14 @@ comment on table octop_audit is 'Every act of a person or program on tasks, conf
 comment on column octop_audit.seq is 'Order of writing.';
 comment on column octop_audit.xid is 'Transaction that wrote it.';
 comment on column octop_audit.at is 'Moment of writing.';
-comment on column octop_audit.role is 'Login role, or the role chosen by SET ROLE.';
+comment on column octop_audit.role is 'As whom it was done: the role chosen by SET ROLE, else the login.';
+comment on column octop_audit.login is 'The role that logged in, whatever SET ROLE said.';
 comment on column octop_audit.application is 'application_name of the session.';
 comment on column octop_audit.action is 'What was done: cancel, retry, delete, update (tasks, by hand), pause, resume, freeze, thaw, set or declare or forget queue or task type, config …';
 comment on column octop_audit.subject is 'To what: an id or a name.';
 comment on column octop_audit.detail is 'Before, after, reason.';
+create index octop_audit_subject on octop_audit (subject, seq);
+comment on index octop_audit_subject is 'What was done to one task, queue, task type or setting, and by whom last.';
 create index octop_audit_at on octop_audit (at);
 comment on index octop_audit_at is 'The latest acts.';
 

@@ -3,12 +3,16 @@
 begin;
 set local lock_timeout = '3s';
 set local client_min_messages = notice;
+-- so that every name below is written with its schema, whoever's "$user" is on the path
+set local search_path = pg_catalog, pg_temp;
 do $octop_uninstall$
 declare
   v_schema  text := :'schema';
   v_owner   text := :'owner';
   v_roles   text[] := array[:'producer', :'worker', :'operator', :'viewer', :'owner'];
   v_found   oid := (select n.oid from pg_namespace n where n.nspname = :'schema');
+  -- not ::regrole, which would read a name with capitals as another one
+  v_owned   oid := (select r.oid from pg_roles r where r.rolname = :'owner');
   v_drops   text[];
   v_left    text[];
   v_drop    text;
@@ -21,7 +25,10 @@ begin
     raise exception 'octop: Octop is not installed in schema %', v_schema
       using errcode = '3F000', hint = 'octop migrate status --schema NAME looks into another schema.';
   end if;
-  if not pg_has_role(current_user, v_owner, 'member') then
+  if v_owned is null then
+    raise exception 'octop: there is no role %', v_owner
+      using errcode = '42704', hint = 'The roles have another prefix: print this script with --role-prefix.';
+  elsif not pg_has_role(current_user, v_owned, 'member') then
     raise exception 'octop: % may not act as %', current_user, v_owner
       using errcode = 'OC502', hint = format('As a superuser: GRANT %I TO %I;', v_owner, current_user);
   end if;
@@ -38,20 +45,20 @@ begin
   select array_agg(x.statement) into v_drops from (
     select 1 as step, format('drop trigger %I on %I.%I', t.tgname, v_schema, c.relname) as statement
       from pg_trigger t join pg_class c on c.oid = t.tgrelid
-     where c.relnamespace = v_found and not t.tgisinternal and t.tgparentid = 0 and c.relname ~ '^_?octop_' and c.relowner = v_owner::regrole
+     where c.relnamespace = v_found and not t.tgisinternal and t.tgparentid = 0 and c.relname ~ '^_?octop_' and c.relowner = v_owned
     union all
     select 2, format('drop view %I.%I', v_schema, c.relname)
-      from pg_class c where c.relnamespace = v_found and c.relkind = 'v' and c.relname ~ '^_?octop_' and c.relowner = v_owner::regrole
+      from pg_class c where c.relnamespace = v_found and c.relkind = 'v' and c.relname ~ '^_?octop_' and c.relowner = v_owned
     union all
     select 3, format('drop %s %s', case p.prokind when 'p' then 'procedure' else 'function' end, p.oid::regprocedure)
-      from pg_proc p where p.pronamespace = v_found and p.proname ~ '^_?octop_' and p.proowner = v_owner::regrole
+      from pg_proc p where p.pronamespace = v_found and p.proname ~ '^_?octop_' and p.proowner = v_owned
     union all
     select 4, format('drop table %I.%I', v_schema, c.relname)
       from pg_class c where c.relnamespace = v_found and c.relkind in ('r', 'p') and not c.relispartition
-       and c.relname ~ '^_?octop_' and c.relowner = v_owner::regrole
+       and c.relname ~ '^_?octop_' and c.relowner = v_owned
     union all
     select 5, format('drop sequence %I.%I', v_schema, c.relname)
-      from pg_class c where c.relnamespace = v_found and c.relkind = 'S' and c.relname ~ '^_?octop_' and c.relowner = v_owner::regrole
+      from pg_class c where c.relnamespace = v_found and c.relkind = 'S' and c.relname ~ '^_?octop_' and c.relowner = v_owned
        and not exists (select from pg_depend d where d.objid = c.oid and d.deptype in ('a', 'i'))
      order by 1) x;
 
@@ -68,9 +75,9 @@ begin
     end loop;
     if cardinality(v_left) = cardinality(v_drops) then
       with relations as materialized (
-        select c.oid from pg_class c where c.relnamespace = v_found and c.relname ~ '^_?octop_' and c.relowner = v_owner::regrole
+        select c.oid from pg_class c where c.relnamespace = v_found and c.relname ~ '^_?octop_' and c.relowner = v_owned
       ), functions as materialized (
-        select p.oid from pg_proc p where p.pronamespace = v_found and p.proname ~ '^_?octop_' and p.proowner = v_owner::regrole
+        select p.oid from pg_proc p where p.pronamespace = v_found and p.proname ~ '^_?octop_' and p.proowner = v_owned
       )
       select string_agg(distinct pg_describe_object(d.classid, d.objid, d.objsubid), E'\n') into v_problem
         from pg_depend d
@@ -89,6 +96,9 @@ begin
     v_drops := v_left;
   end loop;
   reset role;
+  if exists (select from pg_class c where c.relnamespace = v_found and c.relname ~ '^_?octop_' and c.relowner = v_owned) then
+    raise exception 'octop: something of Octop would be left' using errcode = '2BP01', hint = 'Nothing was removed.';
+  end if;
 
   foreach v_role in array v_roles loop
     if exists (select from pg_roles r where r.rolname = v_role) then

@@ -1,0 +1,94 @@
+-- Schema and roles: made where they are missing, and refused where somebody could slip code between ours.
+do $octop_place$
+declare
+  v_schema text := :'schema';
+  v_owner  text := :'owner';
+  v_others text[] := array[:'producer', :'worker', :'operator', :'viewer'];
+  v_role   text;
+  v_right  text;
+  v_whose  text;
+  v_first  text := '';
+begin
+  if not exists (select from pg_namespace n where n.nspname = v_schema) then
+    execute format('create schema %I', v_schema);
+  end if;
+  -- what another one has to grant, because this login may not and the owner has no right of its own: PUBLIC's is to go
+  if not has_schema_privilege(v_schema, 'create with grant option') and not exists (
+       select from pg_namespace n cross join lateral aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a
+         join pg_roles o on o.rolname = v_owner
+        where n.nspname = v_schema and a.privilege_type = 'CREATE' and a.grantee <> 0 and pg_has_role(o.oid, a.grantee, 'usage')) then
+    if not exists (select from pg_roles r where r.rolname = v_owner) then
+      v_first := format(' CREATE ROLE %I NOLOGIN; GRANT %I TO %I;', v_owner, v_owner, current_user);
+    end if;
+    v_first := v_first || format(' GRANT USAGE, CREATE ON SCHEMA %I TO %I;', v_schema, v_owner);
+    v_whose := format(', as %I or a superuser (or choose a schema of your own: --schema NAME)',
+                      (select pg_get_userbyid(n.nspowner) from pg_namespace n where n.nspname = v_schema));
+  end if;
+  if has_schema_privilege('public', v_schema, 'create') then
+    raise exception 'octop: PUBLIC may create objects in schema %', v_schema
+      using errcode = 'OC501',
+      hint = format('Anyone could slip a function into the engine''s path. First%s: REVOKE CREATE ON SCHEMA %I FROM PUBLIC;%s', v_whose, v_schema, v_first);
+  elsif v_first <> '' then
+    raise exception 'octop: % may not create objects in schema %, and % may not grant it', v_owner, v_schema, current_user
+      using errcode = '42501', hint = format('First%s:%s', v_whose, v_first);
+  end if;
+  foreach v_role in array v_owner || v_others loop
+    if not exists (select from pg_roles r where r.rolname = v_role) then
+      begin
+        execute format('create role %I nologin', v_role);
+      exception
+        when duplicate_object or unique_violation then null;   -- made by another installer of this cluster
+        when insufficient_privilege then
+          raise exception 'octop: role % is missing and % may not create it', v_role, current_user
+            using errcode = 'OC502',
+            hint = format('As a superuser: CREATE ROLE %I NOLOGIN; GRANT %I TO %I;', v_role, v_owner, current_user);
+      end;
+    end if;
+  end loop;
+  if exists (select from pg_roles r where r.rolname = v_owner and r.rolsuper) then
+    raise exception 'octop: the owner % is a superuser', v_owner
+      using errcode = 'OC503', hint = format('ALTER ROLE %I NOSUPERUSER; or choose another --role-prefix.', v_owner);
+  end if;
+  foreach v_role in array v_others loop
+    if has_schema_privilege(v_role, v_schema, 'create') then
+      raise exception 'octop: role % may create objects in schema %', v_role, v_schema
+        using errcode = 'OC501', hint = format('First: REVOKE CREATE ON SCHEMA %I FROM %I;', v_schema, v_role);
+    end if;
+  end loop;
+  if not (select r.rolsuper from pg_roles r where r.rolname = current_user) then
+    for i in 1..20 loop
+      begin
+        execute format('grant %I to %I', v_owner, current_user);
+        exit;
+      exception
+        when internal_error then perform pg_sleep(0.05);       -- "tuple concurrently updated": another database of this cluster
+        when insufficient_privilege then
+          exit when pg_has_role(current_user, v_owner, 'member');
+          raise exception 'octop: % may not act as %', current_user, v_owner
+            using errcode = 'OC502', hint = format('As a superuser: GRANT %I TO %I;', v_owner, current_user);
+      end;
+    end loop;
+  end if;
+  -- only what is missing: a member of the owner, who upgrades, may not grant on the schema, and would be warned of each
+  v_first := '';
+  for v_role, v_right in
+    select v_owner, r from unnest(array['USAGE', 'CREATE']) r union all select r, 'USAGE' from unnest(v_others) r
+  loop
+    continue when exists (
+      select from pg_namespace n cross join lateral aclexplode(n.nspacl) a
+       where n.nspname = v_schema and a.privilege_type = v_right and a.grantee = (select r.oid from pg_roles r where r.rolname = v_role));
+    if has_schema_privilege(v_schema, v_right || ' with grant option') then
+      execute format('grant %s on schema %I to %I', v_right, v_schema, v_role);
+    elsif not has_schema_privilege(v_role, v_schema, v_right) then
+      v_first := v_first || format(' GRANT %s ON SCHEMA %I TO %I;', v_right, v_schema, v_role);
+    end if;
+  end loop;
+  if v_first <> '' then
+    raise exception 'octop: % may not grant rights on schema %', current_user, v_schema
+      using errcode = '42501', hint = format('First, as %I or a superuser:%s',
+        (select pg_get_userbyid(n.nspowner) from pg_namespace n where n.nspname = v_schema), v_first);
+  end if;
+end $octop_place$;
+set local role :"owner";
+set local search_path = :"schema", pg_temp;
+set local check_function_bodies = on;
