@@ -73,8 +73,9 @@ def test_write_tasks(database, tmp_path):
         assert told.stdout.splitlines() == printed(story)
         for text in blocks(page, "sql"):
             database.psql(text)
-        (enqueue,) = [words for words in commands(page) if words[0] == "enqueue"]
-        assert "hello, Eve" in at_once(*enqueue, url=database.url)
+        lines = [line for block in blocks(page, "bash") for line in block.splitlines()]
+        (enqueue,) = [line for line in lines if line.startswith("octop enqueue")]
+        assert "hello, Eve" in at_once(*shlex.split(enqueue)[1:], url=database.url)
     with database.connect() as connection:
         # what the page promises about a payload that does not fit
         connection.execute(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from decimal import Decimal
 
@@ -48,6 +49,20 @@ def test_every_decision_says_what_was_chosen_refused_and_paid():
 
 def test_the_page_of_commands_is_what_the_commands_say():
     assert commands_page.PAGE.read_text() == commands_page.page(), "python tools/commands_page.py writes it again"
+
+
+def test_help_that_the_terminal_does_not_wrap_is_a_block_of_the_page_of_commands():
+    page = commands_page.page()
+    assert "\b" not in page
+    unwrapped = [
+        paragraph.partition("\n")[2]
+        for _, command in commands_page.commands(root, "octop")
+        for paragraph in inspect.cleandoc(command.help or "").split("\n\n")
+        if paragraph.startswith("\b\n")
+    ]
+    assert len(unwrapped) >= 3
+    for each in unwrapped:
+        assert f"\n```text\n{each}\n```\n" in page
 
 
 def test_the_page_of_settings_is_what_the_sql_file_says():

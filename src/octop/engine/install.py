@@ -57,7 +57,9 @@ def status(connection: Connection[Any], schema: str = "public") -> Installed:
     try:
         with connection.cursor(row_factory=tuple_row) as cursor:
             cursor.execute(
+                # a column of ours: the name alone may be somebody else's, which the installer's first part says
                 "select exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace"
+                " join pg_attribute a on a.attrelid = c.oid and a.attname = 'checksum'"
                 " where n.nspname = %s and c.relname = 'octop_migrations')",
                 (schema,),
             )
@@ -153,9 +155,18 @@ def install(
             if not left:
                 raise translated(error) from error
         except psycopg.Error as error:
-            raise translated(error) from error
+            raise _refusal(error) from error
     message = "the installer neither returned nor raised"
     raise RuntimeError(message)
+
+
+def _refusal(error: psycopg.Error) -> errors.OctopError:
+    """Translate; what the first part says in PostgreSQL's own codes is about the schema: another's names, another prefix."""
+    if isinstance(error, psycopg.errors.DuplicateTable | psycopg.errors.ObjectNotInPrerequisiteState):
+        said = error.diag
+        message = (said.message_primary or "").removeprefix("octop: ")
+        return errors.SchemaError(message, hint=said.message_hint or "", detail=said.message_detail or "")
+    return translated(error)
 
 
 def _install_once(connection: Connection[Any], place: script.Place, version: str, *, again: bool) -> Installed:

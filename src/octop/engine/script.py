@@ -20,6 +20,10 @@ PRELUDE_BELOW: Final = 15
 
 # :"name" an identifier, :'name' a literal, as in psql.
 _VARIABLE: Final = re.compile(r""":(["'])(\w+)\1""")
+_RELATION: Final = re.compile(
+    r"^create (?:or replace )?(?:unlogged )?(?:table|view|sequence|(?:unique )?index)(?: if not exists)? (\w+)",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +120,16 @@ def _part(name: str) -> str:
     return file.text
 
 
+def relation_names() -> tuple[str, ...]:
+    """Return the names of the tables, views, sequences and indexes that the installer makes, by their order in the files."""
+    texts = (_part("register"), *(file.text for file in (*migrations(), *functions())))
+    return tuple(name for text in texts for name in _RELATION.findall(text))
+
+
 def opening(place: Place) -> str:
     """Return the first part: one transaction, one installer at a time, checks, schema and roles."""
-    return _filled(_part("opening"), place.variables)
+    values = {**place.variables, "names": ",".join(relation_names())}
+    return "".join(_filled(_part(name), values) for name in ("opening", "prefix", "names", "place"))
 
 
 def body(place: Place, version: str) -> str:
@@ -168,7 +179,7 @@ def uninstall_script(place: Place, version: str, *, force: bool = False, roles: 
         [
             f"-- Octop {version}: removes schema {quoted(place.schema)}'s objects with ALL TASKS AND HISTORY. There is no way back.",
             "\\set ON_ERROR_STOP on",
-            _filled(file.text, {**place.variables, **flags}),
+            _filled(_part("prefix"), place.variables) + _filled(file.text, {**place.variables, **flags}),
         ]
     )
 
