@@ -73,6 +73,11 @@ def versions() -> list[int]:
     return sorted({int(each) for each in chosen.split(",")}, reverse=True)
 
 
+def is_between(version: int) -> bool:
+    """Tell whether a version is neither the oldest nor the newest of this run: there long tests may be shorter."""
+    return version not in (versions()[0], versions()[-1])
+
+
 # --- binaries ---------------------------------------------------------------------------------------------------------
 
 

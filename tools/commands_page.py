@@ -16,6 +16,8 @@ from octop.cli.root import SECTIONS, root
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "reference" / "commands.md"
 
+UNWRAPPED: Final = "\b\n"
+
 HEAD = """# Commands
 
 This page is generated from the commands by `tools/commands_page.py`; `octop COMMAND --help` says the same. Data goes to standard output, messages go to standard error.
@@ -46,7 +48,7 @@ TAIL = """
 
 ## Completion
 
-`eval "$(_OCTOP_COMPLETE=bash_source octop)"`; also `zsh_source` and `fish_source`.
+`eval "$(octop completion bash)"`; also `zsh` and `fish`.
 """
 
 
@@ -82,7 +84,8 @@ def option(found: click.Option) -> str:
         names += f" `{value}`"
     meaning = (found.help or "").strip()
     if isinstance(found.type, click.IntRange):
-        meaning += f" {found.type.min} to {found.type.max}."
+        most = found.type.max
+        meaning += f" At least {found.type.min}." if most is None else f" {found.type.min} to {most}."
     if found.show_default and found.default not in (None, ""):
         meaning += f" Default: {found.default}."
     return f"- {names}: {meaning.strip()}\n" if meaning else f"- {names}\n"
@@ -95,9 +98,17 @@ def options(command: click.Command) -> str:
     return "".join(option(each) for each in found)
 
 
+def told(help_text: str) -> str:
+    """Return a help text as Markdown: what click does not wrap, after a line with \\b, is a fenced block."""
+    paragraphs = inspect.cleandoc(help_text).split("\n\n")
+    return "\n\n".join(
+        f"```text\n{each.removeprefix(UNWRAPPED)}\n```" if each.startswith(UNWRAPPED) else each for each in paragraphs
+    )
+
+
 def entry(name: str, command: click.Command) -> str:
     """Return what the page says about one command."""
-    help_text = inspect.cleandoc((command.help or "").replace("\b\n", ""))
+    help_text = told(command.help or "")
     listed = options(command)
     usage = f"{name}{arguments(command)}"
     if isinstance(command, click.Group):

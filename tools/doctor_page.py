@@ -9,8 +9,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from octop.cli.doctor.finding import Kind
-from octop.cli.doctor.kinds import KINDS
+from octop.cli.doctor.kinds import KINDS, RUN_BY
+from octop.cli.findings import Kind
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "reference" / "doctor.md"
 
@@ -28,7 +28,20 @@ octop doctor --strict                    # what is only worth knowing counts too
 It asks in read-only transactions, each bounded in time (`--check-timeout`, 5 seconds), and changes nothing. Nothing of your application is imported. The role `octop_viewer` is enough; with `pg_read_all_stats` it also sees who holds back vacuum.
 What a login may not see is said, not skipped in silence. A check that fails or takes too long becomes a finding and stops no other.
 
-Each finding says what was found, why it matters, and what to type: lines with `=>` in psql, lines with `$` in the shell. In JSON: `id`, `severity`, `what`, `why`, `cure` (a list of `{"in": "psql" or "shell", "run": …}`) and `detail`. The ids below are stable.
+Each finding says what was found, why it matters, and what to type: lines with `=>` in psql, lines with `$` in the shell. A hint says in words what else may be needed, where it depends on what the doctor can not see. The ids below are stable.
+
+With `--json`, `octop doctor` prints a list of findings. They have the same keys as those of `octop check`:
+
+| key | holds |
+|---|---|
+| `id`, `severity` | which kind, and how bad it is: `info`, `warning` or `error` |
+| `what`, `why` | what was found here, and why it matters |
+| `cure` | what to run: a list of `{"in": "psql" or "shell", "run": …}` |
+| `hint` | what else to do, in words |
+| `detail` | lines that show it |
+| `task_type` | the task type that it is about, or `null` |
+| `count`, `ids` | how many tasks or workers, and the ids or names of the first ten; one id of many tasks is that of the oldest |
+| `sampled` | `true` where only a sample was counted |
 
 | exit code | meaning |
 |---|---|
@@ -36,6 +49,10 @@ Each finding says what was found, why it matters, and what to type: lines with `
 | 1 | a warning or an error; with `--strict` also an `info` |
 | 4 | no database answers |
 | 5 | the schema is missing, or of another version |
+
+No command takes a right from the login that runs the doctor, nor from the last superuser that can log in: a hint says what to do instead. Most cures can be run by a member of the owner's role; where it takes another login, the hint says which.
+While objects belong to another role than the owner's, as after a restore with `--no-owner`, that is the one finding about rights: the others are looked at when the owner is right.
+On the private development database it does not ask about settings of the server, superusers, `pg_stat_statements` and time zone data: these are Octop's own doing there.
 
 A finding that is intended can be left out for good: `octop doctor --skip settings.jit`.
 """
@@ -62,7 +79,8 @@ TITLES: Final = {
 
 def row(kind: Kind) -> str:
     """Return the row of one kind of finding."""
-    return f"| `{kind.id}` | {kind.severity} | {kind.title} | {kind.why} | {kind.cure} |\n"
+    by = f"; as {RUN_BY[kind.id]}" if kind.id in RUN_BY else ""
+    return f"| `{kind.id}` | {kind.severity} | {kind.title} | {kind.why} | {kind.cure}{by} |\n"
 
 
 def page() -> str:

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
 from octop.handle import Handle
@@ -31,6 +31,9 @@ from octop.model.work import NewTask
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 T_co = TypeVar("T_co", covariant=True)
+
+OTHERS_NAMES = frozenset({"delay", "apply_async", "send", "kiq", "perform_async"})
+"""What other libraries call an enqueue."""
 
 
 class Enqueuer(Protocol):
@@ -103,6 +106,14 @@ class Caller(Generic[P, R_co]):
         self._name = definition if isinstance(definition, str) else definition.name
         self._options = options
 
+    if not TYPE_CHECKING:  # a checker knows by itself that there is no such name
+
+        def __getattr__(self, name: str) -> object:
+            """Say what Octop calls that which other libraries call so."""
+            also = "; say enqueue_sync(…), or await enqueue(…)" if name in OTHERS_NAMES else ""
+            message = f"a task has no {name}{also}"
+            raise AttributeError(message, name=name, obj=self)
+
     def __repr__(self) -> str:
         """Return the task type and what differs from the defaults."""
         return f"<Caller of {self._name} with {self._options}>"
@@ -118,8 +129,8 @@ class Caller(Generic[P, R_co]):
             The way back to the task.
 
         Raises:
-            InvalidArgumentsError: They do not fit the signature.
-            NotJsonError: A value is not of its annotated type, or has no JSON form.
+            InvalidArgumentsError: They do not fit the signature, or a value is not of its annotated type.
+            NotJsonError: A value has no JSON form.
             PayloadTooLargeError: Together they are over ``task.payload_bytes_max``.
             DatabaseError: The database refused, or none answers.
         """

@@ -29,9 +29,11 @@ def runs_of(module: ModuleType) -> Iterator[tuple[Path, str]]:
 
 
 def _parameters(function: FunctionType) -> Iterator[dict[str, Any]]:
-    marks = [each.args for each in getattr(function, "pytestmark", []) if each.name == "parametrize"]
-    for values in itertools.product(*(each[1] for each in marks)):
-        yield {names: value for (names, *_), value in zip(marks, values, strict=True) if isinstance(names, str)}
+    marks: list[tuple[Any, ...]] = [
+        each.args for each in getattr(function, "pytestmark", []) if each.name == "parametrize"
+    ]
+    for values in itertools.product(*(list(each[1]) for each in marks)):
+        yield {each[0]: value for each, value in zip(marks, values, strict=True) if isinstance(each[0], str)}
 
 
 def _calls(tree: ast.AST, scope: dict[str, Any]) -> Iterator[tuple[Path, str]]:
@@ -43,9 +45,9 @@ def _calls(tree: ast.AST, scope: dict[str, Any]) -> Iterator[tuple[Path, str]]:
             page = _path(node.args[0], scope)
             if page is None:
                 continue
-            rest = [each.value if isinstance(each, ast.Constant) else ALL for each in node.args[1:]]
-            languages = {"Story": [ALL], "blocks": rest, "files": rest}
-            yield from ((page, str(language)) for language in languages.get(node.func.id, []))
+            rest = [str(each.value) if isinstance(each, ast.Constant) else ALL for each in node.args[1:]]
+            languages: dict[str, list[str]] = {"Story": [ALL], "blocks": rest, "files": rest}
+            yield from ((page, language) for language in languages.get(node.func.id, []))
 
 
 def _path(node: ast.expr, scope: Mapping[str, Any]) -> Path | None:

@@ -35,7 +35,9 @@ def until(condition, what: str) -> None:
 
 def test_retry(empty_database, tmp_path):
     closed_to_public(empty_database)
-    with Story(HOW_TO / "retry.md", tmp_path, url=empty_database.url) as story:
+    with Story(
+        HOW_TO / "retry.md", tmp_path, url=empty_database.url, more={"DATABASE_URL": empty_database.url}
+    ) as story:
         story.run()
     row = empty_database.connect().execute("select max_retries from octop_task_types where name = 'charge'").fetchone()
     assert row == (12,)
@@ -107,7 +109,8 @@ def test_a_page_that_needs_nothing_but_a_database(name, empty_database, tmp_path
             connection.execute(
                 "update octop_migrations set checksum = 'old', version = '0.0.9' where name = 'functions'"
             )
-    with Story(HOW_TO / f"{name}.md", tmp_path, url=empty_database.url) as story:
+    more = {"DATABASE_URL": empty_database.url}
+    with Story(HOW_TO / f"{name}.md", tmp_path, url=empty_database.url, more=more) as story:
         story.run()
 
 

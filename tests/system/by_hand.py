@@ -12,8 +12,8 @@ def enqueue(octop, *arguments):
     return octop("enqueue", *arguments).strip()
 
 
-def claim(connection):
-    """Register a worker and claim all that is due, by the functions that a worker calls."""
+def claim(connection, count=10):
+    """Register a worker and claim what is due, by the functions that a worker calls."""
     worker = str(uuid.uuid4())
     types = json.dumps([{"name": "fails"}])
     connection.execute(
@@ -21,8 +21,8 @@ def claim(connection):
         (worker, types),
     )
     rows = connection.execute(
-        "select id, attempt, claim_id from octop_exchange(%s::text::uuid, array['default'], array[10], array['fails'])",
-        (worker,),
+        "select id, attempt, claim_id from octop_exchange(%s::text::uuid, array['default'], array[%s::integer], array['fails'])",
+        (worker, count),
     ).fetchall()
     return worker, rows
 
@@ -48,10 +48,12 @@ def freeze(database, task_id, error_class="ValueError", error_message="no\nway")
         )
 
 
-def finish(database):
-    """Let all that is due succeed."""
+def finish(database, count=10):
+    """Let what is due succeed."""
     with open_connection(database.url, application_name="test") as connection:
-        worker, rows = claim(connection)
+        worker, rows = claim(connection, count)
+        if not rows:
+            return
         ids, attempts, claims = (list(each) for each in zip(*rows, strict=True))
         connection.execute(
             "select octop_exchange(%s::text::uuid, done_ids => %s::text[]::uuid[], done_attempts => %s,"

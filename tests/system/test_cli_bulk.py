@@ -7,6 +7,7 @@ import uuid
 import click
 import pytest
 
+from octop.cli import progress
 from octop.cli.tasks import acts
 from octop.engine import calls
 from tests.system.by_hand import add_frozen, enqueue, fill_shop, finish, statuses
@@ -56,7 +57,7 @@ def test_a_dry_run_says_how_many_shows_some_and_does_nothing(octop, rows, shop):
     add_frozen(rows, 30)
     before = statuses(rows)
     text = octop("tasks", "retry", "type:fails", "--dry-run")
-    assert text.startswith("Would retry 32 tasks (status:failed,frozen type:fails); nothing was done.\n")
+    assert text.startswith("Would retry 32 failed or frozen tasks (type:fails); nothing was done.\n")
     assert len(text.splitlines()) == 1 + 1 + 10
     assert "The latest 10 of 32." in octop.err
     found = octop.json("tasks", "cancel", "id:01111111", "--dry-run")
@@ -86,7 +87,9 @@ def test_a_person_is_asked_once_with_the_number_when_more_than_one_is_meant(octo
     octop("tasks", "retry", "type:fails", code=1)
     assert octop.err == "Nothing was done.\n"
     octop("tasks", "cancel", shop["pending"], shop["later"], code=1)
-    assert questions == ["Retry 2 tasks (status:failed,frozen type:fails)?", "Cancel 2 tasks?"]
+    assert questions == ["Retry 2 failed or frozen tasks (type:fails)?", "Cancel 2 tasks?"]
+    octop("tasks", "cancel", "status:pending", "type:send_*,SendMail", code=1)
+    assert questions.pop() == "Cancel 2 tasks (status:pending type:send_*,SendMail)?"  # the filter as it was typed
     assert statuses(rows) == {"pending": 2, "failed": 1, "frozen": 1, "success": 1}
     octop("tasks", "delete", "status:frozen")  # one: not worth a question
     octop("tasks", "cancel", shop["pending"])
@@ -156,6 +159,7 @@ def test_a_bar_is_shown_on_a_terminal_alone(octop, rows, monkeypatch):
     add_frozen(rows, 600)
     octop("tasks", "export")
     assert octop.err == ""
+    monkeypatch.setattr(progress, "DELAY_SECONDS", 0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     octop("tasks", "export", "--quiet")
     assert octop.err == ""
@@ -184,6 +188,26 @@ def test_an_act_that_is_interrupted_says_how_far_it_came_and_goes_on_when_repeat
     assert statuses(rows) == {"pending": 1000, "frozen": 200}
     assert octop.json("tasks", "retry", "status:frozen", "--yes")["count"] == 200
     assert steps == [500, 500, 200, 200]
+
+
+def test_what_is_repeated_and_ends_meanwhile_is_not_repeated_again(octop, rows, database, monkeypatch):
+    # ids that a client chose are in no order: those of the repetitions lie between them, and meet the pages to come
+    rows.execute(
+        "insert into octop_tasks_done (id, task_type, status, completed_at)"
+        " select gen_random_uuid(), 'fails', 'success', _octop_now() from generate_series(1, 1100)"
+    )
+    act = calls.octop_retry_many
+
+    def drained(ids):
+        finish(database, 500)  # those of the step before
+        return act(ids)
+
+    monkeypatch.setattr("octop.cli.tasks.acts.RETRY", dataclasses.replace(acts.RETRY, many=drained))
+    assert octop.json("tasks", "retry", "status:success", "--yes") == {"count": 1100, "verdicts": {"repeated": 1100}}
+    assert statuses(rows) == {"success": 2100, "pending": 100}
+    assert rows.execute(
+        "select count(*), count(distinct retry_of) from octop_tasks where retry_of is not null"
+    ).fetchone() == (1100, 1100)
 
 
 def test_one_task_that_cannot_be_repeated_does_not_stop_the_others(octop, rows, database):

@@ -1,12 +1,15 @@
 """Completion by the shell: the script in a real bash, and values from the database, if it answers at once."""
 
+import contextlib
 import os
+import pty
 import shlex
 import shutil
 import socket
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -15,32 +18,34 @@ from tests.system.test_cli_queues import hire
 
 COMPLETES = """
 source {script}
-complete -p octop
+complete -p {name}
 while read -r line; do
     eval "COMP_WORDS=($line)"
     COMPREPLY=()
     COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
-    _octop_completion octop
+    _{function}_completion {name}
     echo "${{COMPREPLY[@]}}"
 done
 """
 
 
-@pytest.fixture
-def bash(octop, tmp_path):
+@pytest.fixture(params=["octop", "octop-scheduler"])
+def bash(request, octop, tmp_path, monkeypatch):
     """Complete lines in a real bash, in which `octop` is this package; the last word is the one under the cursor."""
     program = shutil.which("bash")
     if program is None:
         pytest.skip("there is no bash on this machine")
     (tmp_path / "bin").mkdir()
-    ours = tmp_path / "bin" / "octop"
+    name, function = request.param, request.param.replace("-", "_")
+    ours = tmp_path / "bin" / name
+    monkeypatch.setattr(sys, "argv", [str(ours)])
     ours.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m octop "$@"\n')
     ours.chmod(0o755)
     (tmp_path / "script").write_text(octop("completion", "bash"))
 
     def complete(*lines, **environment):
         answer = subprocess.run(
-            [program, "--norc", "-c", COMPLETES.format(script=tmp_path / "script")],
+            [program, "--norc", "-c", COMPLETES.format(script=tmp_path / "script", name=name, function=function)],
             # as typed: bash keeps the quotes in its words
             input="".join(" ".join(shlex.quote(word) for word in line.split(" ")) + "\n" for line in lines),
             env={**os.environ, "PATH": f"{ours.parent}:{os.environ['PATH']}", **environment},
@@ -51,7 +56,7 @@ def bash(octop, tmp_path):
         )
         assert answer.stderr == ""
         registered, *found = answer.stdout.splitlines()
-        assert registered == "complete -o nosort -F _octop_completion octop"
+        assert registered == f"complete -o nosort -F _{function}_completion {name}"
         return [each.split() for each in found]
 
     return complete
@@ -59,13 +64,17 @@ def bash(octop, tmp_path):
 
 def test_bash_completes_commands_options_and_names_from_the_database(bash, database, rows):
     hire(rows, queues=["mail", "maps", "reports"], types=["send_mail"])
-    assert bash(
-        "octop que",
-        "octop queues pause ma",
-        "octop types freeze se",
-        "octop queues set mail --re",
-        OCTOP_DSN=database.url,
-    ) == [["queues"], ["mail", "maps"], ["send_mail"], ["--retry-policy", "--retry-delays"]]
+    lines = {
+        "octop que": ["queues"],
+        "octop queues pause ma": ["mail", "maps"],
+        "octop types freeze se": ["send_mail"],
+        "octop queues set mail --re": ["--retry-policy", "--retry-delays"],
+    }
+    until = time.monotonic() + 60
+    found = None
+    while found != list(lines.values()) and time.monotonic() < until:  # a busy database may take longer than a second
+        found = bash(*lines, OCTOP_DSN=database.url)
+    assert found == list(lines.values())
 
 
 def answered(capsys, words, **environment):
@@ -93,10 +102,37 @@ def test_every_kind_of_value_is_completed(octop, capsys, rows, database):
     assert answered(capsys, "octop completion ") == ["bash", "zsh", "fish"]
 
 
+def test_values_of_a_filter_and_queues_of_a_worker_are_completed(octop, capsys, rows, monkeypatch):
+    monkeypatch.setattr(completing, "SECONDS_MAX", 20)  # a busy machine is no reason to find nothing
+    hire(rows, queues=["mail", "maps", "a b"], types=["send_mail", "send_sms"])
+    assert answered(capsys, "octop tasks list queue:ma") == ["queue:mail", "queue:maps"]
+    assert answered(capsys, "octop tasks list type:x,send_s") == ["type:x,send_sms"]
+    assert answered(capsys, "octop tasks list que") == ["queue:"]
+    assert answered(capsys, "octop tasks list queue:a") == []  # it would need quotes
+    assert answered(capsys, "octop tasks export --queue mai") == ["mail"]
+    assert answered(capsys, "octop failures --type send_m") == ["send_mail"]
+    assert answered(capsys, "octop worker -q ma") == ["mail", "maps"]
+    assert answered(capsys, "octop dev -q mail=5,map") == ["mail=5,maps"]
+
+
+def test_words_that_bash_breaks_are_completed_from_where_it_broke_them(octop, capsys, rows, monkeypatch):
+    monkeypatch.setattr(completing, "SECONDS_MAX", 20)  # a busy machine is no reason to find nothing
+    hire(rows, queues=["mail", "maps"], types=["send"])
+    # as bash hands them over: it breaks words at colons and equals signs
+    assert answered(capsys, "octop tasks list queue : ma") == ["mail", "maps"]
+    assert answered(capsys, "octop tasks list queue : x,map") == ["x,maps"]
+    assert answered(capsys, "octop tasks list type : send queue : ma") == ["mail", "maps"]
+    assert answered(capsys, "octop tasks list status :")[:2] == ["pending", "running"]
+    assert answered(capsys, "octop worker -q mail = 5,map") == ["5,maps"]
+    assert answered(capsys, "octop tasks list --queue = map") == ["maps"]
+
+
 def test_without_a_database_there_is_nothing_to_complete_and_none_is_started(octop, capsys, tmp_path, monkeypatch):
     monkeypatch.delenv("OCTOP_DSN")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert answered(capsys, "octop queues pause ma") == []
+    assert answered(capsys, "octop tasks list queue:ma") == []
+    assert answered(capsys, "octop worker -q ma") == []
     assert list(tmp_path.iterdir()) == []
     assert answered(capsys, "octop queues pause ma", OCTOP_DSN="postgresql://127.0.0.1:1/x") == []
     assert answered(capsys, "octop queues pause ma", OCTOP_DSN="no dsn at all") == []
@@ -126,5 +162,59 @@ def test_the_script_of_each_shell_is_printed(octop, shell, sign):
     script = octop("completion", shell)
     assert sign in script
     assert "_OCTOP_COMPLETE" in script
-    assert "For good: " in octop.err
+    assert octop.err == ""  # eval "$(octop completion bash)" says nothing at each start of a shell
     octop("completion", "tcsh", code=2)
+
+
+def test_on_a_terminal_the_script_comes_with_where_it_goes(octop, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    octop("completion", "bash")
+    assert octop.err.startswith('For good: eval "$(octop completion bash)" in ~/.bashrc')
+
+
+LINES = [
+    ("queue:m", ["mail", "maps"]),  # not the keys that begin with m
+    ("type:s", ["send_mail"]),
+    ("status:f", ["failed", "frozen"]),
+    ("-- queue:default stat", ["status:"]),
+    ("queue:mail type:", ["send_mail"]),
+]
+
+
+def test_bash_completes_words_of_a_filter_after_a_colon(octop, rows, database, tmp_path):
+    """A bash of its own at a terminal: it alone knows how it takes a line apart."""
+    program = shutil.which("bash")
+    if program is None:
+        pytest.skip("there is no bash on this machine")
+    hire(rows, queues=["mail", "maps"], types=["send_mail"])
+    (tmp_path / "script").write_text(octop("completion", "bash"))
+    (tmp_path / "octop").write_text(f'#!/bin/sh\nexec {sys.executable} -P -m octop "$@"\n')
+    (tmp_path / "octop").chmod(0o755)
+    # What the function found is written to a file; nothing is completed on the line, and each Tab takes one line.
+    (tmp_path / "rc").write_text(
+        f"""
+        PS1="ready> "
+        source {tmp_path}/script
+        seen() {{ until _octop_completion octop; [[ ${{#COMPREPLY[@]}} -gt 0 ]]; do :; done
+                  echo "${{COMPREPLY[@]}}" >> {tmp_path}/found; COMPREPLY=(); }}
+        complete -F seen octop
+        """
+    )
+    terminal, its_end = pty.openpty()
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "OCTOP_DSN": database.url, "TERM": "dumb"}
+    with subprocess.Popen(
+        [program, "--noprofile", "--rcfile", str(tmp_path / "rc"), "-i"],
+        stdin=its_end, stdout=its_end, stderr=its_end, env=environment, cwd=tmp_path, start_new_session=True,
+    ) as shell:  # fmt: skip
+        os.close(its_end)
+        shown = b""
+        while b"ready>" not in shown:  # before, the terminal itself would take Ctrl-U
+            shown += os.read(terminal, 4096)
+        # Ctrl-U takes the line away again
+        os.write(terminal, "".join(f"octop tasks list {words}\t\x15" for words, _ in LINES).encode() + b"exit\n")
+        with contextlib.suppress(OSError):  # the other end has closed
+            while os.read(terminal, 4096):
+                pass
+    os.close(terminal)
+    assert shell.returncode == 0
+    assert [line.split() for line in (tmp_path / "found").read_text().splitlines()] == [found for _, found in LINES]

@@ -12,6 +12,7 @@ import uuid
 import psycopg
 import pytest
 
+from octop import __version__
 from octop.cli import entry
 from octop.cli.doctor.kinds import BY_ID
 from octop.engine.call import Call, Rows
@@ -20,6 +21,7 @@ from octop.engine.diagnosis import look
 from octop.model.errors import OctopError
 from tests.servers import HOUSE
 from tests.sql.crew import Worker, add, add_many, ages, do, rows, value
+from tests.system.provoked import provokes, saw
 
 SHORT_OF_A_WHOLE_SERVER = (
     # what the servers of the tests are like, who else tests there, and from where the tests may be started
@@ -44,7 +46,9 @@ class Doctor:
         return printed.out
 
     def findings(self, *arguments, code=None):
-        return json.loads(self(*arguments, "--json", code=code))
+        found = json.loads(self(*arguments, "--json", code=code))
+        saw(each["id"] for each in found)
+        return found
 
     def one(self, kind, *arguments):
         """Return the only finding of this kind, and see that its exit code is that of its severity."""
@@ -125,7 +129,7 @@ def test_a_finding_says_what_and_why_and_the_command(doctor):
     assert "warning the index octop_tasks_live_ready is missing  [schema.index_missing]" in text
     assert "grow slow with the backlog" in text
     assert "=> CREATE INDEX CONCURRENTLY octop_tasks_live_ready ON octop_tasks_live USING btree" in text
-    assert text.endswith("1 check is fine, 1 warning.\n")
+    assert text.endswith("Lines with => are typed in psql, lines with $ in the shell.\n2 checks are fine, 1 warning.\n")
 
 
 def test_only_and_skip_take_ids_and_subjects(doctor):
@@ -161,13 +165,23 @@ def test_what_is_only_worth_knowing_is_no_failure_unless_strict(doctor, database
     doctor("--only", "queues", "--strict", code=1)
 
 
+def contents(connection):
+    """Return all rows of all tables, each with the transaction that wrote it: no count of the server, which others move."""
+    names = rows(
+        connection,
+        """
+        select c.oid::regclass::text from pg_class c join pg_namespace n on n.oid = c.relnamespace
+          where c.relkind = 'r' and n.nspname !~ '^(pg_|information_schema)' order by 1
+        """,
+    )
+    return {name: rows(connection, f"select xmin::text, x::text from {name} x order by ctid") for (name,) in names}
+
+
 def test_it_changes_nothing_and_cannot(doctor, database):
     with database.connect() as connection:
-        before = rows(connection, "select pg_current_xact_id()::text::bigint, (select count(*) from octop_audit)")
+        before = contents(connection)
         doctor()
-        # reading takes no transaction id: the only one since is this statement's own
-        after = rows(connection, "select pg_current_xact_id()::text::bigint, (select count(*) from octop_audit)")
-    assert after == [(before[0][0] + 1, before[0][1])]
+        assert contents(connection) == before
 
 
 def test_what_it_asks_with_refuses_to_write(database):
@@ -180,6 +194,7 @@ def test_what_it_asks_with_refuses_to_write(database):
 
 
 @pytest.mark.all_versions
+@provokes("doctor.not_looked_at")
 def test_it_asks_as_a_viewer_and_says_what_it_may_not_see(doctor, database, monkeypatch):
     viewer = database.make_role("octop_viewer")
     monkeypatch.setenv("OCTOP_DSN", database.url_as(viewer))
@@ -208,6 +223,7 @@ def test_without_the_role_of_a_viewer_each_check_says_so_and_none_stops_the_othe
     ] == ["schema.index_missing"]
 
 
+@provokes("doctor.failed")
 def test_a_check_that_takes_too_long_is_a_finding_and_stops_no_other(doctor, database):
     with database.connect(autocommit=False) as connection:
         connection.execute("lock table octop_workers in access exclusive mode")
@@ -218,6 +234,23 @@ def test_a_check_that_takes_too_long_is_a_finding_and_stops_no_other(doctor, dat
         connection.rollback()
         assert "--check-timeout 60s" in found[0]["cure"][0]["run"]
         doctor.cure(found[0])
+
+
+def test_a_locked_table_of_migrations_holds_up_nothing(doctor, database):
+    with database.connect(autocommit=False) as connection:
+        connection.execute("lock table octop_migrations in access exclusive mode")
+        found = doctor.findings("--only", "vacuum,queues", "--check-timeout", "300ms", code=1)
+        connection.rollback()
+    assert [each["id"] for each in found] == ["doctor.failed"]
+    assert "migrations and functions are those of this package" in found[0]["what"]
+    assert "--check-timeout 60s" in found[0]["cure"][0]["run"]
+    assert doctor.findings("--only", "vacuum,queues", code=0) == []
+
+
+def test_the_picture_of_the_schema_is_taken_within_the_time_of_one_question(doctor):
+    found = doctor.findings("--only", "schema.index_missing", "--check-timeout", "1ms", code=1)
+    assert "tables, indexes, constraints" in found[-1]["what"]
+    assert "longer than 0.001 s" in found[-1]["what"]
 
 
 def test_on_a_terminal_it_has_colours_and_fits(doctor, monkeypatch):
@@ -253,6 +286,7 @@ def test_c113_a_password_is_in_no_output(doctor, database, monkeypatch, tmp_path
 # --- the schema -------------------------------------------------------------------------------------------------------
 
 
+@provokes("schema.missing")
 def test_no_schema_is_a_finding_and_the_exit_code_5(empty_database, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OCTOP_DSN", empty_database.url)
@@ -272,12 +306,23 @@ def test_no_database_is_the_exit_code_4_after_what_this_machine_shows(doctor, mo
     assert "cannot be used now" in doctor.err
 
 
+@provokes("schema.older")
 def test_an_older_schema_is_migrated(doctor):
     doctor.database.psql("update octop_migrations set checksum = 'x', version = '0.0.1' where name = 'functions'")
     finding = doctor.heals("schema.older")
     assert "is that of Octop 0.0.1" in finding["what"]
 
 
+def test_other_functions_under_the_same_version_are_told_by_their_checksum(doctor):
+    doctor.database.psql("update octop_migrations set checksum = 'x' where name = 'functions'")
+    what = doctor.heals("schema.older")["what"]
+    assert what == (
+        f"the schema public says {__version__}, as this package does, but its functions are not those of this package"
+        " (their checksum differs)"
+    )
+
+
+@provokes("schema.newer", "schema.migration_changed")
 def test_a_newer_schema_and_a_changed_migration_are_told_apart(doctor):
     doctor.database.psql("insert into octop_migrations (name, checksum, version) values ('9999_later.sql', 'x', '9.0')")
     assert "octop-scheduler>=" in doctor.one("schema.newer")["cure"][0]["run"]
@@ -340,6 +385,7 @@ DRIFT = {
 
 
 @pytest.mark.parametrize("group", DRIFT)
+@provokes(by={"group": {group: {kind for kind, _, _ in broken} for group, broken in DRIFT.items()}})
 def test_drift_is_found_and_put_right(doctor, group):
     doctor.database.psql("set client_min_messages = warning; " + ";".join(broken for _, broken, _ in DRIFT[group]))
     found = doctor.findings("--only", "schema", code=1)
@@ -366,6 +412,23 @@ def test_migrate_again_says_what_it_did_and_keeps_what_is_there(doctor, database
         assert json.loads(doctor.capsys.readouterr().out)["did"] == "repeated"
         assert value(connection, "select count(*) from octop_tasks where id = %s", task_id) == 1
         assert value(connection, "select value ->> 'value' from octop_config where key = 'worker.concurrency'") == "7"
+
+
+@provokes("schema.foreign_trigger")
+def test_triggers_of_others_on_our_tables_are_taken_off(doctor):
+    doctor.database.psql(
+        "create function copies() returns trigger language plpgsql as 'begin return new; end';"
+        'create trigger "Copies" after insert on octop_tasks for each row execute function copies();'
+        "create trigger counts after update on octop_workers for each statement execute function copies()"
+    )
+    found = doctor.findings("--only", "schema", code=1)
+    assert {(each["id"], each["what"]) for each in found} == {
+        ("schema.foreign_trigger", "the trigger Copies on octop_tasks is not ours"),
+        ("schema.foreign_trigger", "the trigger counts on octop_workers is not ours"),
+    }
+    for each in found:
+        doctor.cure(each)
+    assert doctor.findings("--only", "schema", "--strict", code=0) == []
 
 
 def test_what_others_add_is_no_drift(doctor):
@@ -404,17 +467,20 @@ def test_c108_drift_is_the_same_in_a_schema_of_another_name_and_with_other_roles
 # --- rights -----------------------------------------------------------------------------------------------------------
 
 
+@provokes("grants.public_creates")
 def test_public_that_may_create_is_shut_out(doctor):
     doctor.database.psql("grant create on schema public to public")
     doctor.heals("grants.public_creates")
 
 
+@provokes("grants.others_create")
 def test_another_role_that_may_create_is_shut_out(doctor, database):
     other = database.make_role()
     database.psql(f"grant create on schema public to {other}")
     doctor.heals("grants.others_create")
 
 
+@provokes("grants.too_wide", "grants.on_leaf", "grants.direct")
 def test_the_wide_grant_of_the_article_is_taken_back_and_the_application_goes_on(doctor, database):
     app = database.make_role(name="octop_app")
     database.psql(
@@ -426,9 +492,16 @@ def test_the_wide_grant_of_the_article_is_taken_back_and_the_application_goes_on
     leaves = json.dumps(next(each for each in found if each["id"] == "grants.on_leaf")["cure"])
     assert all(f"public.{leaf}" in leaves for leaf in ("octop_tasks_live", "octop_tasks_done_2", "_octop_counters"))
     assert "public.octop_config" not in leaves
+    wide = next(each for each in found if each["id"] == "grants.too_wide")
+    assert wide["hint"].startswith(
+        f"If it runs workers: grant octop_worker to {app}; In psql as a superuser, or a role with ADMIN"
+    )
+    assert not any("octop_worker " in step["run"] for step in wide["cure"])
     for each in found:
         doctor.cure(each)
     assert doctor.findings("--only", "grants", "--strict", code=0) == []
+    with database.connect() as connection:
+        assert not value(connection, "select pg_has_role(%s, 'octop_worker', 'member')", app)
     with database.connect(app) as connection:
         connection.execute("insert into octop_tasks (task_type) values ('t')")
         assert rows(connection, "select status from octop_tasks") == [("pending",)]
@@ -440,6 +513,21 @@ def test_the_wide_grant_of_the_article_is_taken_back_and_the_application_goes_on
                 connection.execute(statement)
 
 
+def test_a_login_with_a_wide_grant_that_is_seen_to_run_workers_stays_one(doctor, database):
+    app, other = database.make_role(name="octop_app"), database.make_role(name="octop_web")
+    database.psql(f"grant select, insert on octop_tasks to {app}, {other}")
+    with psycopg.connect(database.url_as(app), application_name="octop worker exchange"):
+        cures = {
+            role: [step["run"] for step in each["cure"]]
+            for each in doctor.findings("--only", "grants.too_wide", code=1)
+            for role in (app, other)
+            if role in each["what"]
+        }
+    assert f"grant octop_worker to {app};" in cures[app]
+    assert not any("octop_worker" in line for line in cures[other])
+
+
+@provokes("grants.public_execute")
 def test_rights_of_public_on_functions_and_columns_are_taken_back(doctor):
     doctor.database.psql(
         "grant execute on function octop_sweep(uuid) to public; grant update (status) on octop_tasks to octop_producer;"
@@ -456,6 +544,7 @@ def test_rights_of_public_on_functions_and_columns_are_taken_back(doctor):
     assert doctor.findings("--only", "grants", "--strict", code=0) == []
 
 
+@provokes("grants.missing")
 def test_a_right_that_is_gone_comes_back(doctor):
     doctor.database.psql(
         "revoke execute on function octop_beat(uuid[]) from octop_worker; revoke insert (payload) on octop_tasks from octop_producer"
@@ -464,6 +553,7 @@ def test_a_right_that_is_gone_comes_back(doctor):
     assert "EXECUTE on octop_beat(worker_ids uuid[]) of worker" in finding["what"].replace("octop_worker", "worker")
 
 
+@provokes("roles.owner_is_mighty")
 def test_an_owner_with_power_loses_it(empty_database, monkeypatch, tmp_path, capsys):
     prefix = f"d{uuid.uuid4().hex[:8]}_"
     monkeypatch.chdir(tmp_path)
@@ -479,6 +569,7 @@ def test_an_owner_with_power_loses_it(empty_database, monkeypatch, tmp_path, cap
 # --- workers, queues, tasks -------------------------------------------------------------------------------------------
 
 
+@provokes("workers.silent")
 def test_a_silent_worker_loses_what_it_holds(doctor, database, hire):
     worker = hire()
     with database.connect() as connection:
@@ -491,12 +582,14 @@ def test_a_silent_worker_loses_what_it_holds(doctor, database, hire):
     assert doctor.findings("--only", "workers", "--strict", code=0) == []
 
 
+@provokes("workers.left_behind")
 def test_a_worker_that_left_nothing_behind_is_only_worth_knowing(doctor, database, hire):
     with database.connect() as connection:
         ages(connection, 31, hire().id)
     doctor.heals("workers.left_behind")
 
 
+@provokes("workers.older_than_schema", "workers.mixed_versions")
 def test_workers_of_other_versions(doctor, database, hire):
     old, new = hire(), hire()
     with database.connect() as connection:
@@ -514,6 +607,7 @@ def test_workers_of_other_versions(doctor, database, hire):
     assert doctor.one("workers.mixed_versions")["what"] == "living workers run 0.1.0, 0.2.0"
 
 
+@provokes("queues.unserved")
 def test_a_queue_that_nobody_serves_gets_its_worker(doctor, database, monkeypatch):
     with database.connect() as connection:
         add(connection, "noop", queue="mail")
@@ -542,6 +636,22 @@ def test_many_queues_that_nobody_serves_are_one_finding(doctor, database, hire):
         assert doctor.findings("--only", "queues.unserved", code=0) == []
 
 
+@provokes("queues.stopped")
+def test_a_queue_that_its_limit_stops_is_set_free(doctor, database):
+    with database.connect() as connection:
+        connection.execute("select octop_scale('mail', 0), octop_scale('idle', 0), octop_scale('slow', 1)")
+        for queue in ("mail", "mail", "slow"):
+            add(connection, "noop", queue=queue)
+        add(connection, "noop", queue="idle", delay_seconds=3600)
+        finding = doctor.heals("queues.stopped")
+        assert finding["what"].startswith("2 tasks of the queue mail are due, the oldest since")
+        assert finding["what"].endswith("and its limit is 0")
+        assert value(connection, "select worker_limit from octop_queues where name = 'idle'") == 0
+        connection.execute("select octop_scale('mail', 0), octop_pause('mail')")
+        assert doctor.findings("--only", "queues.stopped", "--strict", code=0) == []
+
+
+@provokes("types.unknown")
 def test_parked_tasks_of_a_type_that_nobody_knows_get_their_worker(doctor, database, hire):
     worker = hire(types=["known"])
     with database.connect() as connection:
@@ -557,6 +667,7 @@ def test_parked_tasks_of_a_type_that_nobody_knows_get_their_worker(doctor, datab
         assert value(connection, "select count(*) from octop_tasks where status = 'pending'") == 3
 
 
+@provokes("queues.paused", "types.frozen")
 def test_forgotten_pauses_and_freezes_are_lifted(doctor, database):
     with database.connect() as connection:
         connection.execute("select octop_pause('mail', 'the provider is down'), octop_freeze('send')")
@@ -567,6 +678,7 @@ def test_forgotten_pauses_and_freezes_are_lifted(doctor, database):
     doctor.heals("types.frozen")
 
 
+@provokes("tasks.frozen")
 def test_frozen_tasks_are_counted(doctor, database, hire):
     worker = hire()
     with database.connect() as connection:
@@ -583,6 +695,7 @@ def test_frozen_tasks_are_counted(doctor, database, hire):
     assert doctor.findings("--only", "tasks", "--strict", code=0) == []
 
 
+@provokes("tasks.counters_drifted")
 def test_counters_that_drifted_are_counted_anew(doctor, database, hire):
     worker = hire()
     with database.connect() as connection:
@@ -602,6 +715,7 @@ def test_counters_that_drifted_are_counted_anew(doctor, database, hire):
 # --- days and sweep ---------------------------------------------------------------------------------------------------
 
 
+@provokes("days.missing", "days.stray")
 def test_days_that_are_missing_are_made_and_strays_go_home(doctor, database, hire):
     worker = hire()
     with database.connect() as connection:
@@ -630,12 +744,42 @@ def test_a_missing_day_in_the_middle_and_its_strays_are_found(doctor, database, 
     assert doctor.findings("--only", "days", "--strict", code=0) == []
 
 
+def test_a_day_that_somebody_detached_is_attached_again(doctor, database):
+    with database.connect() as connection:
+        today = value(connection, "select (now() at time zone 'UTC')::date")
+        day = f"octop_tasks_done_{today:%Y%m%d}"
+        connection.execute(f"alter table octop_tasks_done detach partition {day}")
+        finding = doctor.heals("days.missing")
+        assert f"detached, and in the way of new ones: {day}" in finding["what"]
+        assert [step["run"].split(" for values")[0] for step in finding["cure"]] == [
+            f"alter table public.octop_tasks_done attach partition public.{day}",
+            "select public.octop_make_days();",
+        ]
+        assert value(connection, "select relispartition from pg_class where relname = %s", day)
+
+
+def test_a_detached_day_in_whose_place_strays_came_makes_room(doctor, database, hire):
+    worker = hire()
+    with database.connect() as connection:
+        today = value(connection, "select (now() at time zone 'UTC')::date")
+        day = f"octop_tasks_done_{today:%Y%m%d}"
+        connection.execute(f"alter table octop_tasks_done detach partition {day}")
+        add_many(connection, 2)
+        worker.succeed(*worker.claim(2))
+        finding = doctor.heals("days.missing")
+        assert finding["cure"][0]["run"] == f"alter table public.{day} rename to detached_{day};"
+        assert value(connection, f"select count(*) from {day}") == 2
+    assert doctor.findings("--only", "days,schema", "--strict", code=0) == []
+
+
+@provokes("days.not_dropped")
 def test_days_beyond_the_retention_time_are_dropped(doctor, database):
     database.clock.advance(days=9)
     finding = doctor.heals("days.not_dropped")
     assert "1 days are older than the retention time" in finding["what"]
 
 
+@provokes("days.nobody_sweeps", "days.no_worker")
 def test_chores_that_nobody_does_are_done(doctor, database, hire):
     worker = hire()
     with database.connect() as connection:
@@ -662,6 +806,7 @@ def test_the_last_day_ahead_may_wait_for_the_first_sweep_of_the_day(doctor, data
 # --- vacuum -----------------------------------------------------------------------------------------------------------
 
 
+@provokes("vacuum.old_transaction")
 def test_an_old_transaction_is_named_by_its_pid_and_ended(doctor, database):
     with database.connect(autocommit=False, application_name="report") as connection:
         connection.execute("select pg_current_xact_id()")
@@ -673,6 +818,7 @@ def test_an_old_transaction_is_named_by_its_pid_and_ended(doctor, database):
             connection.execute("select 1")
 
 
+@provokes("vacuum.dead_rows")
 def test_a_hot_table_with_dead_rows_is_vacuumed(doctor, database):
     with database.connect() as connection:
         hired = str(uuid.uuid4())
@@ -701,6 +847,7 @@ def wait_for(connection, statement):
     pytest.fail(f"never true: {statement}")
 
 
+@provokes("vacuum.off_for_table")
 def test_autovacuum_that_is_off_for_a_table_is_set_free(doctor):
     doctor.database.psql("alter table octop_tasks_live set (autovacuum_enabled = off)")
     doctor.heals("vacuum.off_for_table")
@@ -709,6 +856,7 @@ def test_autovacuum_that_is_off_for_a_table_is_set_free(doctor):
 # --- connections ------------------------------------------------------------------------------------------------------
 
 
+@provokes("connections.too_few")
 def test_workers_with_their_pools_find_no_room(doctor, database, hire):
     for _ in range(4):
         hire()

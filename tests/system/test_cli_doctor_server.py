@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import socket
 import struct
 import threading
@@ -13,10 +15,14 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from octop.cli import entry
 from octop.cli.doctor import clocks
+from octop.engine.connect import open_connection
+from octop.engine.diagnosis import look, server
 from octop.engine.install import install
 from tests import servers
 from tests.sql.crew import add_many, rows, value
+from tests.system.provoked import provokes
 from tests.system.test_cli_doctor import Doctor, wait_for
 
 
@@ -57,19 +63,23 @@ def test_a_well_kept_server_has_no_findings(doctor):
     assert doctor.findings("--skip", "statements,clocks,package", "--strict", code=0) == []
 
 
+OFF = ("autovacuum", "track_counts", "track_activities", "fsync", "full_page_writes")
+
+
+@provokes(*(f"settings.{name}" for name in OFF))
 def test_settings_of_the_whole_server_are_put_right(doctor):
     assert doctor.findings("--only", "settings", "--strict", code=0) == []
-    bad = ("autovacuum", "track_counts", "track_activities", "fsync", "full_page_writes")
-    for name in bad:
+    for name in OFF:
         doctor.database.psql(f"alter system set {name} = off")
     doctor.database.psql("select pg_reload_conf()")
-    for name in bad:
+    for name in OFF:
         sees(doctor, name, "off")
     found = doctor.findings("--only", "settings", code=1)
-    assert {each["id"] for each in found} == {f"settings.{name}" for name in bad}
+    assert {each["id"] for each in found} == {f"settings.{name}" for name in OFF}
+    assert {each["hint"] for each in found} == {"In psql as a superuser."}
     for each in found:
         doctor.cure(each)
-    for name in bad:
+    for name in OFF:
         sees(doctor, name, "on")
     assert doctor.findings("--only", "settings", code=0) == []
 
@@ -85,6 +95,51 @@ def test_what_the_command_line_says_is_changed_there(doctor, database, monkeypat
     ]
 
 
+def test_the_private_database_is_not_asked_what_is_its_own_doing(postgres, monkeypatch, tmp_path, capsys):
+    home = servers.run_directory() / f"home-{tmp_path.name}"
+    monkeypatch.setenv("XDG_DATA_HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+    for name in ("OCTOP_DSN", "DATABASE_URL", "OCTOP_SCHEMA", "OCTOP_APP", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    (home / "octop").mkdir(parents=True)
+    private = servers.Server(postgres.version, home / "octop" / "postgresql")
+    try:
+        assert entry.run(["migrate"]) == 0
+        doctor = Doctor(private, capsys)
+        with psycopg.connect(private.url(), application_name="octop worker exchange"):
+            assert doctor.findings("--skip", "package,days", "--strict", code=0) == []
+            text = doctor("--skip", "package,days", code=0)
+            assert "no application works as owner or superuser: not asked on the private database" in text
+            assert text.count("not asked on the private database") == 4
+            monkeypatch.setenv("OCTOP_DSN", private.url())  # as `octop db url` prints it
+            assert doctor.findings("--skip", "package,days", "--strict", code=0) == []
+            monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))  # any other server
+            assert "roles.application_is_mighty" in {each["id"] for each in doctor.findings(code=1)}
+    finally:
+        private.stop()
+
+
+def test_a_viewer_learns_what_he_lacks_for_the_libraries_of_the_server(doctor, database, monkeypatch):
+    viewer = database.make_role("octop_viewer")
+    monkeypatch.setenv("OCTOP_DSN", database.url_as(viewer))
+    finding = doctor.one("statements.not_recorded")
+    assert [step["run"] for step in finding["cure"]] == ["create extension if not exists pg_stat_statements;"]
+    assert "to see it: pg_read_all_settings" in finding["hint"]
+
+
+def test_a_viewer_learns_that_the_extension_stands_in_a_closed_schema(doctor, monkeypatch):
+    viewer = doctor.database.make_role("octop_viewer", "pg_read_all_stats")
+    doctor.database.psql("create schema closed; create extension pg_stat_statements schema closed")
+    monkeypatch.setenv("OCTOP_DSN", doctor.database.url_as(viewer))
+    (finding,) = doctor.findings("--only", "statements", code=0)
+    assert (finding["id"], finding["cure"][0]["run"]) == (
+        "doctor.not_looked_at",
+        f'grant usage on schema "closed" to "{viewer}";',
+    )
+    doctor.cure(finding)
+    assert "doctor.not_looked_at" not in {each["id"] for each in doctor.findings("--only", "statements", code=0)}
+
+
 # --- logins, and what is set for them ----------------------------------------------------------------------------------
 
 HURT = {
@@ -95,11 +150,11 @@ HURT = {
     "default_transaction_read_only": "on",
     "statement_timeout": "'2s'",
     "lock_timeout": "'1s'",
-    "transaction_timeout": "'30s'",
     "track_activities": "off",
 }
 
 
+@provokes("roles.member_of_owner", "roles.installer", "roles.application_is_mighty")
 def test_the_logins_of_applications_are_looked_at(doctor):
     app, installer = (
         doctor.database.make_role("octop_worker", "octop_owner", name="app"),
@@ -125,19 +180,42 @@ def test_a_superuser_at_work_is_found_by_its_session(doctor):
         assert doctor.findings("--only", "roles", code=0) == []
 
 
+def test_the_last_superuser_that_can_log_in_stays_one(doctor, monkeypatch):
+    viewer = doctor.database.make_role("octop_viewer")
+    with psycopg.connect(doctor.database.url, application_name="octop worker exchange"):
+        for url in (doctor.database.url_as(viewer), doctor.database.url):
+            monkeypatch.setenv("OCTOP_DSN", url)
+            finding = doctor.one("roles.application_is_mighty")
+            assert (
+                finding["what"]
+                == "octop, with which Octop works, is a superuser and may bypass row security and may create roles"
+            )
+            assert finding["cure"] == []
+            assert "a login of its own" in finding["hint"]
+
+
+@provokes(*(f"settings.{name}" for name in HURT))
 def test_settings_of_a_login_that_works_with_octop_are_reset(doctor):
     app, other = doctor.database.make_role("octop_worker", name="app"), doctor.database.make_role(name="other")
-    known = {name: bad for name, bad in HURT.items() if name != "transaction_timeout" or doctor.database.version >= 17}
-    for name, bad in known.items():
+    for name, bad in HURT.items():
         doctor.database.psql(f"alter role {app} set {name} = {bad}; alter role {other} set {name} = {bad}")
     found = [
         each for each in doctor.findings("--only", "settings", code=1) if "on the whole server" not in each["what"]
     ]
-    assert {each["id"] for each in found} == {f"settings.{name}" for name in known}
+    assert {each["id"] for each in found} == {f"settings.{name}" for name in HURT}
     assert all(f"for the role {app}" in each["what"] for each in found)
     for each in found:
         doctor.cure(each)
     assert not [each for each in doctor.findings("--only", "settings") if "on the whole server" not in each["what"]]
+
+
+@provokes("settings.transaction_timeout")
+def test_a_limit_for_transactions_is_reset(doctor):
+    if doctor.database.version < 17:
+        pytest.skip("since PostgreSQL 17")
+    app = doctor.database.make_role("octop_worker", name="app")
+    doctor.database.psql(f"alter role {app} set transaction_timeout = '30s'")
+    assert doctor.heals("settings.transaction_timeout")["what"] == f"transaction_timeout is 30s for the role {app}"
 
 
 def test_settings_of_the_database_are_reset(doctor):
@@ -153,13 +231,16 @@ def test_settings_of_the_database_are_reset(doctor):
 # --- who holds back vacuum --------------------------------------------------------------------------------------------
 
 
+@provokes("vacuum.prepared_transaction")
 def test_a_prepared_transaction_is_rolled_back(doctor):
     doctor.database.psql("begin; create table t (a int); prepare transaction 'it''s mine'")
     assert doctor.findings("--only", "vacuum", code=0) == []
     finding = doctor.heals("vacuum.prepared_transaction", "--longer-than", "0")
+    assert finding["hint"] == "In psql as the role that prepared it, or a superuser, in this database."
     assert finding["what"].startswith("the prepared transaction it's mine of octop is ")
 
 
+@provokes("vacuum.unused_slot")
 def test_slots_that_nobody_uses_are_dropped(doctor):
     doctor.database.psql(
         "select pg_create_physical_replication_slot('left', true), pg_create_logical_replication_slot('behind', 'pgoutput')"
@@ -173,6 +254,7 @@ def test_slots_that_nobody_uses_are_dropped(doctor):
     assert doctor.findings("--only", "vacuum", code=0) == []
 
 
+@provokes("vacuum.standby_feedback")
 def test_the_feedback_of_a_standby_is_ended(doctor):
     with (
         doctor.database.connect() as connection,
@@ -201,6 +283,7 @@ def test_the_feedback_of_a_standby_is_ended(doctor):
             standby.close()
 
 
+@provokes("statements.costliest", "statements.not_recorded")
 def test_the_costliest_statements_are_listed_when_they_are_recorded(doctor):
     finding = doctor.one("statements.not_recorded")
     assert finding["cure"] == [{"in": "psql", "run": "create extension if not exists pg_stat_statements;"}]
@@ -219,6 +302,34 @@ def test_the_costliest_statements_are_listed_when_they_are_recorded(doctor):
     assert finding["cure"] == []
 
 
+def test_no_statement_is_shown_as_it_was_typed(doctor):
+    """PostgreSQL puts $1 for the values of what reads and writes alone, and records all the rest."""
+    role = doctor.database.make_role(name="octop_app")
+    doctor.database.psql(
+        "create extension if not exists pg_stat_statements; create schema other; create table other.octop_notes (a text)"
+    )
+    with doctor.database.connect() as connection:
+        rows(connection, "select pg_stat_statements_reset()")
+        connection.execute(f"alter role \"{role}\" password 'S3cret'")
+        connection.execute("set application_name = 'octop_tasks S3cret'")
+        connection.execute("do $$ begin perform 'octop_tasks S3cret'; end $$")
+        connection.execute("select count(*) from other.octop_notes")
+        connection.execute("with one as (select 'S3cret') select (select count(*) from one), count(*) from octop_tasks")
+    (finding,) = doctor.findings("--only", "statements", code=0)
+    assert "S3cret" not in json.dumps(finding)
+    with open_connection(doctor.database.url, application_name="test") as connection:
+        found = look(connection, server.costliest_statements("public", most=1000), also="public")
+    assert {re.split(r"\W", each["text"])[0].lower() for each in found} <= {
+        "select",
+        "insert",
+        "update",
+        "delete",
+        "with",
+    }
+    assert any(each["text"].startswith("with one as (select $1)") for each in found)
+    assert not any("octop_notes" in each["text"] for each in found)
+
+
 def test_where_the_library_is_not_loaded_the_others_stay(doctor, database, monkeypatch):
     monkeypatch.setenv("OCTOP_DSN", database.url)
     assert [step["run"] for step in doctor.one("statements.not_recorded")["cure"]] == [
@@ -227,6 +338,7 @@ def test_where_the_library_is_not_loaded_the_others_stay(doctor, database, monke
     ]
 
 
+@provokes("settings.standby")
 def test_a_standby_is_told_from_its_primary(own_server, whole, monkeypatch, tmp_path, capsys):
     standby = own_server(wal_level="replica", max_wal_senders="2")
     with psycopg.connect(standby.url(), autocommit=True) as connection:
@@ -286,6 +398,7 @@ class Between:
             goal.shutdown(socket.SHUT_WR)
 
 
+@provokes("connections.pooler")
 def test_a_pooler_in_front_is_noticed(doctor):
     running = doctor.database.server.running
     between = Between(str(next(running.socket_directory.glob(".s.PGSQL.[0-9]*[0-9]"))))
@@ -312,6 +425,7 @@ def test_a_pooler_in_front_is_noticed(doctor):
         (90, "clocks.far_apart", "ahead of"),
     ],
 )
+@provokes(by={"kind": {kind: [kind] for kind in ("clocks.skew", "clocks.far_apart")}})
 def test_a_clock_that_goes_wrong_is_noticed(doctor, monkeypatch, ahead, kind, says):
     right = clocks.wall_seconds
     monkeypatch.setattr(clocks, "wall_seconds", lambda: right() + ahead)
@@ -322,6 +436,7 @@ def test_a_clock_that_goes_wrong_is_noticed(doctor, monkeypatch, ahead, kind, sa
     assert doctor.findings("--only", "clocks.skew,clocks.far_apart", "--dsn", doctor.database.url, code=0) == []
 
 
+@provokes("clocks.zones_differ")
 def test_time_zones_that_differ_are_named(doctor, tmp_path):
     """Python reads the server's own files, then one of them is an old one, then it is updated."""
     theirs = Path(value_of_share(doctor)) / "timezone"

@@ -69,3 +69,17 @@ def test_nothing_has_failed(octop):
     assert octop.json("failures") == []
     octop("failures")
     assert "Nothing has failed." in octop.err
+
+
+def test_in_80_columns_the_error_has_the_room_and_json_the_whole_of_it(octop, narrow, database):
+    task_id = enqueue(octop, "fails", "--max-retries", 0)
+    freeze(database, task_id, "shop.payment.errors.CardDeclined", "the bank says no, ask again later")
+    head, line = (each for each in narrow("failures")[:3] if "─" not in each)
+    assert "CardDeclined: the bank says no, ask aga" in line
+    assert "tries" in head.split()
+    assert "shop" not in line
+    (listed,) = (each for each in narrow("tasks", "list") if "frozen" in each)
+    assert "CardD" in listed
+    (group,) = octop.json("failures")
+    assert group["pattern"].startswith("shop.payment.errors.CardDeclined: ")
+    assert "shop.payment.errors.CardDeclined: the bank" in octop("failures", "--group", group["group_id"])

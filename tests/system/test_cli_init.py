@@ -290,12 +290,20 @@ def test_dev_without_a_dsn_has_a_private_database_that_stays_with_its_data(dev, 
         running.says("octop db psql") if shutil.which("octop") else running.says("db psql")
         assert f"using the private database in {home}" in running.text()
         until(lambda: octop.json("workers"), "the worker has registered", running.log)
-        octop("enqueue", "send_welcome", "user_id=1", "--wait", "--wait-timeout", "25")
+        task_id = octop.json("enqueue", "send_welcome", "user_id=1", "--wait", "--wait-timeout", "25")["id"]
+        assert octop.err == ""  # it runs already: nothing to say
+        octop("-v", "tasks", "list")
+        assert f"using the private database in {home}" in octop.err
+        running.says(f"success of send_welcome {task_id} after ")
         assert running.stop() == 0
         assert "the database runs on with your data" in running.text()
         assert octop.json("db", "status")["running"] is True
         with psycopg.connect(octop.json("db", "url")["url"]) as connection:
             assert connection.execute("select status from octop_tasks").fetchall() == [("success",)]
+            connection.execute("update octop_migrations set checksum = 'older' where name like '0001%'")
+        for command in ("migrate", "dev"):
+            octop(command, code=5)
+            assert "An older development version made the private database; `octop db reset` deletes it" in octop.err
     finally:
         octop("db", "reset", "--yes")
         shutil.rmtree(home, ignore_errors=True)

@@ -347,3 +347,39 @@ def test_why_of_every_other_status(octop, database, rows, shop):
         "update octop_tasks_live set status = 'blocked', blocked_by = 'task_type:fails' where id = %s", (running,)
     )
     assert codes(octop, running) == ["parked"]
+
+
+def test_an_error_of_several_lines_is_printed_as_lines_when_a_task_was_waited_for(octop, database):
+    task_id = enqueue(octop, "fails", "--max-retries", 0)
+    freeze(database, task_id, "ValueError", "no user\nhint: make one \x1b[31m")
+    for waits in (["tasks", "wait", task_id], ["enqueue", "fails", "--id", task_id, "--wait"]):
+        assert octop(*waits, code=1) == f"{task_id} frozen ValueError: no user\n  hint: make one \\x1b[31m\n"
+
+
+def test_show_begins_with_what_one_looks_for_and_ends_with_the_engines_own(octop, database):
+    task_id = enqueue(octop, "fails", "n=1", "--max-retries", 1, "--lane", "l")
+    freeze(database, task_id)
+    lines = octop("tasks", "show", task_id).splitlines()
+    names = [line.split()[0] for line in lines[: lines.index("")]]
+    assert names[:6] == ["id", "task_type", "status", "queue", "payload", "last_error"]
+    assert names.index("scheduled_at") < names.index("attempt") < names.index("lane") < names.index("seq")
+    assert names[-1] == "lost_count"
+    later = [line for line in lines if line.startswith("next")]
+    assert later == ["next  Retry 1 of 1."]
+    assert lines[lines.index(later[0]) + 1].startswith("      It starts at")
+
+
+def test_a_cancelled_task_says_by_whom_and_why_and_its_reason_is_no_error(octop, database):
+    task_id = enqueue(octop, "fails")
+    octop("tasks", "cancel", task_id, "--reason", "wrong order")
+    text = octop("tasks", "show", task_id)
+    role = octop.json("audit")[0]["role"]
+    assert f"cancelled     by {role}: wrong order" in text
+    assert "last_error" not in text
+    cancelled = octop.json("tasks", "show", task_id)["cancelled"]
+    assert (cancelled["by"], cancelled["reason"]) == (role, "wrong order")
+    assert "cancelled: wrong order" in octop("tasks", "list")
+    plain = enqueue(octop, "fails")
+    octop("tasks", "cancel", plain)
+    assert f"cancelled     by {role}\n" in octop("tasks", "show", plain)
+    assert octop.json("tasks", "show", enqueue(octop, "fails"))["cancelled"] is None

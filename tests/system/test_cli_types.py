@@ -115,6 +115,35 @@ def test_a_type_that_no_worker_has_declared_cannot_be_set_and_may_be_frozen(octo
     assert [each["name"] for each in octop.json("types", "list")] == ["nosuch"]
 
 
+def test_a_slip_of_the_fingers_is_told_with_what_may_have_been_meant(octop, rows):
+    enqueue(octop, "send_welcome")
+    assert octop.err == ""  # no worker has ever declared anything
+    declare(rows, '[{"name": "send_welcome"}, {"name": "charge"}]')
+    task_id = enqueue(octop, "send_welcom")
+    doubt = "o worker has ever declared the task type send_welcom; did you mean send_welcome?"
+    assert octop.err == f"octop: n{doubt}\n"
+    assert f"N{doubt}" in octop("tasks", "why", task_id)
+    assert "type_unknown" in [each["code"] for each in octop.json("tasks", "why", task_id)["reasons"]]
+    enqueue(octop, "zzz")
+    assert octop.err == "octop: no worker has ever declared the task type zzz\n"
+    known = enqueue(octop, "charge")
+    assert octop.err == ""
+    assert "type_unknown" not in str(octop.json("tasks", "why", known))
+    octop("types", "freeze", "send_welcom")
+    assert "the task type send_welcom yet; did you mean send_welcome?" in octop.err
+    octop("queues", "scale", "mail", 3)
+    octop("queues", "pause", "mial")
+    assert "uses the queue mial yet; did you mean mail?" in octop.err
+
+
+def test_a_type_that_is_one_of_many_is_known(octop, rows):
+    rows.execute("insert into octop_task_types (name) select 'a' || g from generate_series(1, 1000) g")
+    declare(rows, '[{"name": "send"}]')
+    for act in ("freeze", "thaw"):
+        octop("types", act, "send")
+        assert octop.err == ""
+
+
 def test_freeze_and_thaw_say_whether_they_changed_anything(octop, rows, database):
     declare(rows, '[{"name": "send"}]')
     operator = database.url_as(database.make_role("octop_operator"))

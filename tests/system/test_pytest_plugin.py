@@ -158,6 +158,91 @@ def test_an_application_that_a_conftest_gives(project):
     outcomes(project, passed=1)
 
 
+def test_where_no_application_is_named_a_test_that_needs_one_fails_and_says_what_to_set(project):
+    project.makeini("[pytest]\npythonpath = .\n")
+    project.makepyfile(
+        """
+        from shop import send
+
+        def test_needs_it(octop_database):
+            send.enqueue_sync(1)
+        """
+    )
+    shown = outcomes(project, errors=1)
+    assert "there is no tasks.py in" in shown
+    assert "Set octop_app = module:attribute in the pytest settings, or override the fixture octop_app" in shown
+
+
+@pytest.mark.parametrize("toml", [False, True])
+def test_tasks_py_is_taken_and_a_module_is_found_where_the_settings_file_is(project, toml, monkeypatch):
+    project.makeini("[pytest]\n")
+    if toml:
+        project.makefile(".toml", octop='app = "my_shop:octop"\n')
+    name = "my_shop" if toml else "tasks"
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    project.makepyfile(**{name: TASKS})
+    project.makepyfile(
+        f"""
+        def test_sent(octop_database):
+            from {name} import send
+            send.enqueue_sync(1)
+            assert len(octop_database.drain()) == 1
+        """
+    )
+    outcomes(project, passed=1)
+
+
+def test_an_application_that_was_not_pointed_at_the_test_database_is_refused(project):
+    project.makeconftest(
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def octop_app():
+            return None
+        """
+    )
+    project.makepyfile(
+        """
+        import asyncio
+        import pytest
+        from octop import Octop
+        from octop.model.errors import ConfigurationError
+        from psycopg.conninfo import make_conninfo
+        from shop import octop, send
+
+        private = Octop()
+
+        @pytest.mark.parametrize("app", [octop, private])
+        def test_refused(octop_database, app):
+            for act in (
+                lambda: app.enqueue_sync("send", {"user_id": 1}),
+                lambda: asyncio.run(app.enqueue("send", {"user_id": 1})),
+                lambda: app.enqueue_many_sync([app.named("send").call(user_id=1)]),
+                lambda: asyncio.run(app.worker(drain=True)),
+            ):
+                with pytest.raises(ConfigurationError, match="still leads to") as caught:
+                    act()
+                assert "octop_app" in caught.value.hint
+            with octop_database.override(app):
+                app.enqueue_sync("send", {"user_id": 1})
+            assert len(octop_database.enqueued()) == 1
+
+        def test_one_that_names_the_test_database_itself(octop_database):
+            Octop(octop_database.dsn).enqueue_sync("send", {"user_id": 1})
+            with_words = make_conninfo(octop_database.dsn, application_name="another")
+            Octop(with_words).enqueue_sync("send", {"user_id": 2})
+            assert len(octop_database.enqueued()) == 2
+
+        def test_without_the_fixture_nothing_is_refused():
+            with pytest.raises(Exception) as caught:
+                octop.enqueue_sync("send", {"user_id": 1})
+            assert "nobody.invalid" in str(caught.value) and "test database" not in str(caught.value)
+        """
+    )
+    outcomes(project, passed=4)
+
+
 def test_an_application_that_does_not_import_is_an_error_of_the_tests_that_need_it(project):
     project.makepyfile(shop="import no_such_module")
     project.makepyfile(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
 import sys
 import time
+import traceback
+import weakref
 
 import pytest
 
@@ -93,6 +96,34 @@ def test_a_second_cancellation_releases_at_once(octop, rows, first):
     assert status(rows, task_id) == "pending"
     assert one(rows, "select retry_count from octop_tasks where id = %s", task_id) == 0
     assert one(rows, "select count(*) from octop_workers") == 0
+
+
+def test_c093_a_hook_sees_where_a_time_limit_ended_the_task_and_nothing_of_it_stays_afterwards(octop, rows):
+    class Big:
+        pass
+
+    told, held, kept = [], [], []
+
+    @octop.task(queue="q", max_retries=0, timeout=0.05)
+    async def slow() -> None:
+        big = Big()
+        held.append(weakref.ref(big))
+        await asyncio.sleep(60)
+
+    stop = asyncio.Event()
+
+    @octop.on_freeze
+    def froze(context, error) -> None:
+        told.append("".join(traceback.format_exception(error)))
+        kept.append(error)  # as one that reports it later would
+        stop.set()
+
+    enqueue(rows, "slow", {})
+    asyncio.run(asyncio.wait_for(octop.worker(queues={"q": 2}, stop=stop), 30))
+    assert "await asyncio.sleep(60)" in told[0]
+    assert "over its time limit" in told[0]
+    gc.collect()
+    assert held[0]() is None
 
 
 def test_a_worker_that_is_cancelled_before_it_began_ends(octop):

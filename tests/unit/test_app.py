@@ -47,6 +47,21 @@ def test_a_decorated_function_stays_an_ordinary_function(octop):
     assert octop.registry["double"].function is double.__wrapped__
 
 
+def test_the_names_of_other_libraries_are_answered_with_ours(octop):
+    @octop.task
+    def double(number: int) -> int:
+        return 2 * number
+
+    for name in ("delay", "apply_async", "send", "kiq", "perform_async"):
+        with pytest.raises(AttributeError, match=rf"no {name}; say enqueue_sync\(…\), or await enqueue\(…\)"):
+            getattr(double, name)
+        with pytest.raises(AttributeError, match="enqueue_sync"):
+            getattr(double.using(priority=1), name)
+    with pytest.raises(AttributeError, match="no nonsense$"):
+        double.nonsense  # noqa: B018
+    assert not hasattr(double, "wrapped")
+
+
 def test_aliases_lead_to_the_same_definition(octop):
     @octop.task(name="new", aliases=["old"])
     def f(): ...
@@ -207,7 +222,7 @@ def test_wrong_arguments_are_refused_before_anything_is_sent(send):
     for call in (send.call, send.enqueue_sync, lambda *a, **k: asyncio.run(send.enqueue(*a, **k))):
         with pytest.raises(InvalidArgumentsError):
             call()
-        with pytest.raises(NotJsonError):
+        with pytest.raises(InvalidArgumentsError, match="an int"):
             call("abc")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import octop
+from octop.cli.check import kinds as check_kinds
 from octop.cli.doctor import package
 from octop.cli.doctor.checks import CHECKS, LOCAL
 from octop.cli.doctor.kinds import BY_ID, KINDS, RANK, chosen
@@ -17,6 +19,8 @@ from octop.cli.doctor.settings import RULES, seconds
 from octop.cli.doctor.work import _number
 from octop.engine.diagnosis.words import name, within
 from octop.model.settings import load_settings
+from tests.servers import HOUSE
+from tests.system.provoked import PROVOKED, provokes, saw
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
@@ -28,8 +32,18 @@ def test_ids_are_unique_and_every_kind_belongs_to_exactly_one_check():
     assert set(ids) | {"doctor.not_looked_at", "doctor.failed"} == set(BY_ID)
 
 
+def test_every_kind_of_finding_is_provoked_by_a_test():
+    """A test says with `provokes` what it provokes, and is held to it: a new kind needs one."""
+    for folder in ("system", "unit"):
+        for file in sorted((HOUSE / "tests" / folder).glob("test_c*.py")):
+            if "import provokes" in file.read_text():
+                importlib.import_module(f"tests.{folder}.{file.stem}")
+    assert not set(BY_ID) & set(check_kinds.BY_ID)
+    assert {*BY_ID, *check_kinds.BY_ID} == PROVOKED
+
+
 def test_every_row_is_whole():
-    for kind in KINDS:
+    for kind in (*KINDS, *check_kinds.KINDS):
         assert kind.id.count(".") == 1
         assert kind.why.endswith(".")
         assert not kind.title.endswith(".")
@@ -110,7 +124,15 @@ def install(folder, distribution, version="1.0", *, direct_url=None, package_too
 
 
 def ids(findings):
-    return [each.kind.id for each in findings]
+    found = [each.kind.id for each in findings]
+    saw(found)
+    return found
+
+
+def only(findings):
+    (finding,) = findings
+    saw([finding.kind.id])
+    return finding
 
 
 def here():
@@ -118,11 +140,12 @@ def here():
     return {"url": (Path(octop.__file__).resolve().parents[2]).as_uri(), "dir_info": {"editable": True}}
 
 
+@provokes("package.clash")
 def test_the_unrelated_distribution_of_our_import_name_is_found(tmp_path):
     install(tmp_path / "a", "octop-scheduler", direct_url=here())
     assert ids(package.distributions([str(tmp_path / "a")])) == []
     other = install(tmp_path / "b", "Octop", "7.1")
-    (finding,) = package.distributions([str(tmp_path / "a"), str(tmp_path / "b")])
+    finding = only(package.distributions([str(tmp_path / "a"), str(tmp_path / "b")]))
     assert finding.kind.id == "package.clash"
     assert "octop 7.1 is installed in" in finding.what
     first, second = (step.text for step in finding.cure)
@@ -139,11 +162,12 @@ def test_distributions_whose_names_only_begin_like_ours_are_left_alone(tmp_path)
     assert ids(package.distributions([str(tmp_path), str(tmp_path)])) == []
 
 
+@provokes("package.twice")
 def test_a_second_copy_on_the_path_is_found_and_removed(tmp_path):
     install(tmp_path / "a", "octop-scheduler", "2.0", direct_url=here())
     install(tmp_path / "b", "octop_scheduler", "1.0")
     path = [str(tmp_path / "a"), str(tmp_path / "b")]
-    (finding,) = package.distributions(path)
+    finding = only(package.distributions(path))
     assert finding.kind.id == "package.twice"
     assert [line.partition(" ")[0] for line in finding.detail] == ["2.0", "1.0"]
     for step in finding.cure:
@@ -151,9 +175,10 @@ def test_a_second_copy_on_the_path_is_found_and_removed(tmp_path):
     assert ids(package.distributions(path)) == []
 
 
+@provokes("package.elsewhere")
 def test_a_package_that_hides_the_installed_one_is_found(tmp_path):
     install(tmp_path, "octop-scheduler", "2.0", package_too=True)
-    (finding,) = package.distributions([str(tmp_path)])
+    finding = only(package.distributions([str(tmp_path)]))
     assert finding.kind.id == "package.elsewhere"
     assert f"but octop-scheduler 2.0 is installed in {tmp_path.resolve()}" in finding.what
 
@@ -167,19 +192,21 @@ def test_a_package_that_lies_where_it_was_installed_is_in_order(tmp_path, monkey
 # --- the environment --------------------------------------------------------------------------------------------------
 
 
+@provokes("environment.unknown_variable")
 def test_a_variable_that_means_nothing_is_named_with_the_one_that_may_be_meant():
-    (finding,) = package.variables({"OCTOP_DNS": "x", "OCTOP_DSN": "postgresql://db/shop"})
+    finding = only(package.variables({"OCTOP_DNS": "x", "OCTOP_DSN": "postgresql://db/shop"}))
     assert finding.what == "the variable OCTOP_DNS means nothing to Octop; did you mean OCTOP_DSN?"
     assert [step.text for step in finding.cure] == ["unset OCTOP_DNS"]
 
 
 @pytest.mark.parametrize(("name", "text"), [("octop.toml", "{}"), ("pyproject.toml", "[tool.octop]\n{}")])
+@provokes("environment.readable_password")
 def test_a_password_that_lies_open_is_shut_away(tmp_path, name, text):
     file = tmp_path / name
     file.write_text(text.format('dsn = "postgresql://ann:S3cret@db/shop"'))
     file.chmod(0o644)
     settings = load_settings(environment={}, folder=tmp_path)
-    (finding,) = package.passwords(settings)
+    finding = only(package.passwords(settings))
     assert finding.what == f"{file} holds a password and can be read by others (mode 644)"
     assert "S3cret" not in json.dumps(finding.as_json())
     subprocess.run(["/bin/sh", "-c", finding.cure[0].text], check=True)

@@ -2,17 +2,19 @@
 
 import json
 import sys
+from datetime import UTC, datetime
 
 import click
 import pytest
 
-from octop.cli.columns import Column, fitted, width_of
-from octop.cli.moments import DURATION, MOMENT, between, shortened, spoken
+from octop.cli.columns import Column, fitted, short_ids, width_of
+from octop.cli.moments import DURATION, MOMENT, between, brief, shortened, spoken
 from octop.cli.next_step import next_step
 from octop.cli.output import Output, clean, shown
 from octop.cli.payload import payload_from
 from octop.cli.program import typed_name
 from octop.cli.queues import COLUMNS as QUEUE_COLUMNS
+from octop.cli.root import root
 from octop.cli.task_ids import TASK_ID, TASK_REFERENCE
 from octop.cli.tasks import COLUMNS as TASK_COLUMNS
 from octop.cli.worker import QueueLimits, merged_queues
@@ -55,7 +57,8 @@ def test_a_moment_needs_a_zone():
         (3700, "1h 1m"),
         (86_399, "23h 59m"),
         (200_000, "2d 7h"),
-        (-5, "-5.0 s"),
+        (30, "30 s"),
+        (-5, "-5 s"),
     ],
 )
 def test_a_duration_is_spoken_in_at_most_two_units(seconds, text):
@@ -228,13 +231,36 @@ def test_a_table_that_fits_stays_as_it_is():
 
 
 @pytest.mark.parametrize("width", [80, 90, 100, 120])
-def test_in_a_narrow_terminal_an_id_stays_whole_and_an_error_is_cut(width):
+def test_in_a_narrow_terminal_the_type_stays_whole_and_the_error_and_at_last_the_id_are_cut(width):
     lines = drawn(TASK_COLUMNS, [TASK_ROW], width)
     assert max(map(width_of, lines)) <= width
-    assert lines[1].startswith(TASK_ROW[0] + " ")
+    assert lines[1].startswith(f"{TASK_ROW[0] if width > 100 else TASK_ROW[0][:13]} {TASK_ROW[1][:18]}")
     assert "pending" in lines[1]
     assert lines[1].endswith("…")
-    assert "2030-01-31" not in lines[1]
+    assert "UTC" in lines[0].split()
+    assert "2030-01-31 0" not in lines[1]
+
+
+def test_short_ids_are_long_enough_to_tell_them_apart():
+    one, other = "0199a3f0-1111-7000-8000-0123456789ab", "0199a3f0-1111-7000-9000-0123456789ab"
+    assert short_ids([one, one]) == ["0199a3f0-1111"] * 2
+    assert short_ids([one, other]) == ["0199a3f0-1111-7000-8", "0199a3f0-1111-7000-9"]
+
+
+def test_since_a_day_is_answered_with_the_word_of_a_filter():
+    option = click.Option(["--since"], type=DURATION)
+    with pytest.raises(click.BadParameter, match=r"5m, 1h30m or 2d; from a day on: created:yesterday"):
+        DURATION.convert("yesterday", option, None)
+    with pytest.raises(click.BadParameter, match="2d$"):
+        DURATION.convert("yesterday", None, None)
+
+
+def test_a_brief_moment_says_its_day_unless_it_is_today():
+    now = datetime.now(UTC)
+    assert brief(shortened(now.isoformat())) in {f"{now:%H:%M:%S}", f"{now:%m-%d %H:%M}"}  # at midnight
+    other = now.replace(month=1 if now.month > 6 else 12, day=3)
+    assert brief(shortened(other.isoformat())) == f"{other:%m-%d %H:%M}"
+    assert brief("-") == "-"
 
 
 def test_columns_that_say_nothing_leave_first():
@@ -242,7 +268,7 @@ def test_columns_that_say_nothing_leave_first():
     row[1] = "send_welcome"
     head, line = drawn(TASK_COLUMNS, [row], 80)
     assert "error" not in head
-    assert "09:00:00" in line
+    assert "2030-01-31" in line
     assert drawn(TASK_COLUMNS, [], 80) == drawn(TASK_COLUMNS, [], 200)
 
 
@@ -283,9 +309,31 @@ def test_an_id_may_be_given_by_its_beginning():
         (None, "/venv/bin/octop", "/venv/bin/octop"),
         (None, "/x/octop/__main__.py", f"{sys.executable} -m octop"),
         (None, "pytest", "octop"),
+        ("/usr/bin/octop-scheduler", "/usr/bin/octop-scheduler", "octop-scheduler"),
+        (None, "/venv/bin/octop-scheduler", "/venv/bin/octop-scheduler"),
     ],
 )
 def test_what_to_type_next_can_be_typed(found, started, typed, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: found)
     monkeypatch.setattr(sys, "argv", [started])
     assert typed_name() == typed
+
+
+@pytest.mark.parametrize(
+    ("names", "shared"),
+    [
+        (("worker", "dev"), {"queues", "concurrency"}),
+        (("tasks list", "tasks export", "failures"), {"words", "status", "queue", "task_type", "tenant"}),
+    ],
+)
+def test_commands_that_take_the_same_take_it_in_the_same_words(names, shared):
+    taken = []
+    for name in names:
+        command: click.Command | None = root
+        for word in name.split():
+            assert isinstance(command, click.Group)
+            command = command.get_command(click.Context(command), word)
+        assert command is not None
+        found = {each.name: each.to_info_dict() for each in command.params}
+        taken.append({each: found[each] for each in shared})
+    assert all(each == taken[0] for each in taken)

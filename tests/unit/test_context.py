@@ -8,7 +8,7 @@ import pytest
 
 import octop
 from octop import Cancel, Context, OctopError, Retry, Snooze
-from octop.model.context import _current
+from octop.model.context import context_variable
 from octop.model.errors import InvalidOptionError, OutsideTaskError
 from octop.model.ids import new_id
 from octop.model.task import NIL, Claimed
@@ -74,7 +74,7 @@ def test_current_is_the_task_that_runs_here_and_an_error_elsewhere(claimed):
     context = Context(claimed)
 
     def inside():
-        _current.set(context)
+        context_variable.set(context)
         return octop.current()
 
     assert contextvars.copy_context().run(inside) is context

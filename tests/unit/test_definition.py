@@ -93,7 +93,7 @@ def test_wrong_arguments_are_refused_when_enqueued(args, kwargs, message):
 def test_a_value_of_another_type_is_refused_with_its_path():
     def f(user: dict[str, list[int]]): ...
 
-    with pytest.raises(NotJsonError, match=r"^\$\.user\.ages\[1\]: an int was expected, not str 'old'"):
+    with pytest.raises(InvalidArgumentsError, match=r"^\$\.user\.ages\[1\]: an int was expected, not str 'old'"):
         define(f).bind(({"ages": [1, "old"]},), {})
 
 
@@ -156,7 +156,7 @@ def test_positional_only_keyword_only_and_rest():
     assert definition.call(definition.unbind(payload)) == (1, 2, 5, 4, {"z": 1.5})
     with pytest.raises(InvalidArgumentsError):
         definition.bind((), {"a": 1, "d": 4})
-    with pytest.raises(NotJsonError, match=r"\$\.z"):
+    with pytest.raises(InvalidArgumentsError, match=r"\$\.z"):
         definition.bind((1,), {"d": 4, "z": "x"})
 
 
@@ -311,3 +311,33 @@ def test_unnamed_results_of_void_functions_pass():
     def f() -> None: ...
 
     assert define(f).encode_result({"a": 1}) == '{"a":1}'
+
+
+def test_arguments_that_do_not_fit_are_told_with_what_the_function_takes():
+    def send(context: Context, user_id: int, name: "str" = "Ann", **more: float): ...
+
+    definition = define(send)
+    with pytest.raises(InvalidArgumentsError, match="missing argument 'user_id'") as caught:
+        definition.unbind("{}")
+    assert caught.value.hint == (
+        "The task was enqueued for another version of the function, or the call was wrong."
+        " It takes: user_id: int, name: str = 'Ann', **more: float."
+    )
+
+    def plain(): ...
+
+    with pytest.raises(InvalidArgumentsError, match="It takes: nothing"):
+        define(plain).unbind('{"usr": 1}')
+
+
+def test_a_value_that_does_not_fit_its_annotation_is_a_wrong_argument_and_one_without_a_form_is_no_json():
+    def send(user_id: int, tags: list[str], extra: object = None): ...
+
+    with pytest.raises(InvalidArgumentsError, match=r"^\$\.user_id: an int was expected, not str 'x'") as caught:
+        define(send).bind(("x", []), {})
+    assert caught.value.hint == "Pass an int. Nothing was enqueued."
+    with pytest.raises(InvalidArgumentsError, match=r"^\$\.tags\[1\]: a str"):
+        define(send).bind((1, ["a", 2]), {})
+    for bad in (object(), float("nan"), {None: 1}):
+        with pytest.raises(NotJsonError, match=r"^\$\.extra"):
+            define(send).bind((1, [], bad), {})

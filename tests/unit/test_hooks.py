@@ -60,6 +60,31 @@ def test_a_hook_that_fails_is_logged_and_keeps_no_task_from_being_made(app, answ
     assert "the hook" in caplog.text
 
 
+@pytest.mark.parametrize("beside", [{"said": "x" * 40_000}, None], ids=["with what was said", "alone"])
+def test_riders_that_do_not_fit_are_logged_and_the_task_is_made_without_them(app, beside, caplog):
+    app.on_enqueue(lambda task_type: {"trace": "4bf9"})
+    # 60,000 bytes as we write them, more than 64 kB as PostgreSQL does: it puts a space after each comma
+    app.on_enqueue(lambda task_type: {"much": [1] * 30_000} if beside is None else {"much": "x" * 30_000})
+    app.on_enqueue(lambda task_type: {"more": 1})
+    with caplog.at_level(logging.ERROR):
+        prepared = app.named("send").using(meta=beside).call(1)
+    assert meta_of(prepared) == {"trace": "4bf9", "more": 1, **(beside or {})}
+    assert "added nothing" in caplog.text
+    assert "more than 65,536" in caplog.text
+
+
+def test_the_room_for_riders_is_that_of_the_engine(database):
+    sizes = iter((21_843, 21_844))  # PostgreSQL prints {"n": [1, 1, …]} with 7 bytes and 3 for each number
+    app = Octop(dsn=database.url)
+    app.on_enqueue(lambda task_type: {"n": [1] * next(sizes)})
+    for _ in range(2):
+        app.named("send").enqueue_sync()
+    app.close()
+    with database.connect() as connection:
+        rows = connection.execute("select octet_length(meta::text) from octop_tasks order by seq").fetchall()
+    assert rows == [(65_536,), (None,)]
+
+
 def test_a_hook_is_a_function(app):
     with pytest.raises(ConfigurationError, match="a hook is a function"):
         app.on_enqueue({"trace": 1})

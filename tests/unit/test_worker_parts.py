@@ -3,6 +3,7 @@ import contextvars
 import logging
 import math
 import os
+import re
 import socket
 import sys
 import threading
@@ -13,13 +14,14 @@ import pytest
 from octop.model.definition import define
 from octop.model.errors import ApplicationError, ConfigurationError
 from octop.model.hooks import Hooks
+from octop.model.settings import load_settings
 from octop.model.task import Claimed, Fence, Outcome, OutcomeKind, Success
 from octop.worker.children import Children, ended_how, environment_of_children
 from octop.worker.frames import Channel, encoded, read_message
 from octop.worker.holdings import Holdings
 from octop.worker.lease import Lease
 from octop.worker.link import pause_before_try
-from octop.worker.load import load_application
+from octop.worker.load import load_application, named_application
 from octop.worker.logs import JsonFormatter
 from octop.worker.options import WorkerOptions
 from octop.worker.outbox import BATCH_BYTES_MAX, Outbox
@@ -335,11 +337,35 @@ def test_messages_pass_through_a_socket_and_rubbish_ends_it():
         ("json:dumps", "not an Octop"),
         ("json:absent", "no attribute absent"),
         ("json", "holds no application"),
+        ("json", "has no `octop = Octop\\(\\)`"),
+        ("../app/tasks.pyy", "neither the name of a module nor a .py file"),
+        ("no_such_folder/tasks.py:octop", "there is no file no_such_folder/tasks.py"),
     ],
 )
 def test_c121_a_wrong_application_is_named(spec, words):
     with pytest.raises(ApplicationError, match=words):
         load_application(spec)
+
+
+def test_the_module_of_a_settings_file_is_found_from_a_folder_below_it(tmp_path, monkeypatch):
+    below = tmp_path / "below"
+    below.mkdir()
+    (tmp_path / "octop.toml").write_text('app = "app_of_a_file"\n')
+    (tmp_path / "app_of_a_file.py").write_text("from octop import Octop\noctop = Octop(name='right')\n")
+    (below / "app_of_a_file.py").write_text("from octop import Octop\noctop = Octop(name='wrong')\n")
+    (below / "tasks.py").write_text("")
+    monkeypatch.chdir(below)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "app_of_a_file", raising=False)
+    named = named_application(load_settings(environment={}))
+    assert named == ("app_of_a_file", tmp_path)
+    assert repr(load_application(*named)).startswith("<Octop 'right'")
+    del sys.modules["app_of_a_file"]
+    (tmp_path / "octop.toml").unlink()
+    assert named_application(load_settings(environment={})) == ("tasks", below)
+    assert named_application(load_settings(environment={"OCTOP_APP": "a:b"})) == ("a:b", None)
+    (below / "tasks.py").unlink()
+    assert named_application(load_settings(environment={})) is None
 
 
 @pytest.mark.parametrize(
@@ -405,3 +431,31 @@ def test_a_changed_file_is_noticed(tmp_path):
     assert list(before) == [file]
     os.utime(file, ns=(1, 1))
     assert snapshot(tmp_path) != before
+
+
+@pytest.mark.parametrize("tells", [False, True])
+def test_the_end_of_each_task_is_told_where_that_is_asked_for(tells, caplog):
+    async def greet() -> str:
+        return "hello"
+
+    async def quiet() -> None: ...
+
+    async def breaks() -> None:
+        raise LookupError("no such order")
+
+    @house_test
+    async def run():
+        house = House(greet, quiet, breaks)
+        house.runner.tells = tells
+        house.give(*(claimed(name, number) for number, name in enumerate(("greet", "quiet", "breaks"))))
+        await house.idle()
+
+    caplog.set_level(logging.INFO, "octop.worker.runner")
+    run()
+    told = [each.getMessage() for each in caplog.records]
+    successes = [each for each in told if each.startswith("success of ")]
+    assert len(successes) == (2 if tells else 0)
+    assert all(re.fullmatch(r"success of (greet 0|quiet 1) after \d+ ms", each) for each in successes)
+    (failure,) = [each for each in told if each.startswith("failure of breaks")]
+    assert "LookupError: no such order" in failure.splitlines()[0]
+    assert ('raise LookupError("no such order")' in failure) is tells

@@ -1,4 +1,5 @@
 import gc
+import types
 import weakref
 
 import pytest
@@ -96,3 +97,57 @@ def test_c093_nothing_that_the_task_held_stays_reachable():
         assert seen[0]() is None
     finally:
         gc.enable()
+
+
+def test_c093_nothing_of_those_that_led_to_it_stays_either():
+    class Big:
+        pass
+
+    seen = []
+
+    def fails(error, cause=None):
+        big = Big()
+        seen.append(weakref.ref(big))
+        if cause is None:
+            raise error
+        raise error from cause
+
+    def failed(error, cause=None):
+        try:
+            fails(error, cause)
+        except BaseException as caught:
+            return caught
+
+    first = failed(KeyError("context"))
+    second = failed(OSError("in a group"))
+    third = failed(ExceptionGroup("a group", [second]))
+    error = failed(TimeoutError("the last"), third)
+    third.__context__ = first
+    first.__context__ = error  # a ring
+    assert len([each for each in seen if each() is not None]) == 4
+    told = failure_of(FENCE, error).traceback or ""
+    assert all(each in told for each in ("KeyError: 'context'", "OSError: in a group", "TimeoutError: the last"))
+    assert [each() for each in seen] == [None] * 4
+
+
+def test_a_coroutine_that_caught_an_error_and_goes_on_is_not_closed_when_the_error_is_let_go_of():
+    shared = []
+
+    async def reads():
+        while True:
+            try:
+                raise ValueError("the peer sent nonsense")
+            except ValueError as error:
+                shared.append(error)  # whoever waits for an answer gets it
+            await pause()
+
+    @types.coroutine
+    def pause():
+        yield
+
+    reader = reads()
+    reader.send(None)
+    failure_of(FENCE, shared[0])
+    reader.send(None)
+    assert len(shared) == 2
+    reader.close()

@@ -1,6 +1,7 @@
 """What a supervisor knows of its processes, and what it does about it: without a database."""
 
 import asyncio
+import logging
 import socket
 import time
 
@@ -176,3 +177,24 @@ def test_a_pulse_does_not_wait_for_a_supervisor_that_does_not_listen():
     assert time.monotonic() - began < 10
     for end in (ours, theirs):
         end.close()
+
+
+@pytest.mark.parametrize("signalled", [False, True])
+def test_a_file_that_changes_after_a_signal_restarts_nothing(signalled, tmp_path, monkeypatch, caplog):
+    async def one_change(folder):
+        yield {f"{folder}/tasks.py"}
+
+    async def body():
+        supervisor = Supervisor(WorkerOptions(dsn="", reload=True))
+        supervisor._folder.set_result(tmp_path)
+        supervisor._workers[0] = worker_process(process)
+        if signalled:
+            supervisor._stopping.set()
+        await supervisor._reload()
+
+    process = FakeProcess()
+    monkeypatch.setattr("octop.worker.supervisor.changes", one_change)
+    caplog.set_level(logging.INFO)
+    asyncio.run(body())
+    assert len(process.signals) == (0 if signalled else 1)
+    assert ("restarting" in caplog.text) is not signalled

@@ -55,13 +55,17 @@ def audit(
     invocation.output.table(
         COLUMNS,
         [
-            [shortened(row["at"]), row["role"], row["application"], row["action"], row["subject"], _what(row["detail"])]
+            [shortened(row["at"]), _who(row), row["application"], row["action"], row["subject"], _what(row["detail"])]
             for row in rows
         ],
         empty="No such act: nobody changed anything, or history was cut.",
     )
     if len(rows) == limit:
         invocation.output.say(f"The latest {limit}; --limit shows more.")
+
+
+def _who(row: Mapping[str, Any]) -> str:
+    return str(row["role"]) if row["role"] == row["login"] else f"{row['login']} as {row['role']}"
 
 
 def _what(detail: Mapping[str, Any]) -> str:

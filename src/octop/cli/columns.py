@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -11,6 +12,10 @@ if TYPE_CHECKING:
 
 ELLIPSIS: Final = "…"
 NOTHING: Final = "-"
+MODULE: Final = re.compile(r"^(?:[^\W\d]\w*\.)+(?=[^\W\d]\w*(?::|$))")
+"""Of a class at the beginning of an error."""
+SHORT_ID: Final = 13
+"""The millisecond of a task's id."""
 GAP: Final = 1
 """Between two columns on a terminal that is too narrow for two."""
 
@@ -24,6 +29,7 @@ class Column:
         right: Aligned to the right.
         short: Heading where there is little room.
         brief: Shortens a cell where there is little room: a moment to its time of day.
+        tight: Shortens all cells where else a column that never leaves would be cut: ids to their beginnings.
         width_min: It may be cut down to so many characters; None = never cut, as ids and keys.
         rank: Columns leave in this order where there is little room; None = never.
     """
@@ -32,6 +38,7 @@ class Column:
     right: bool = False
     short: str = ""
     brief: Callable[[str], str] | None = None
+    tight: Callable[[Sequence[str]], list[str]] | None = None
     width_min: int | None = None
     rank: int | None = None
 
@@ -74,6 +81,19 @@ def fitted(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int
         return Fitted(columns, [each.name for each in columns], cells, widths, 2)
     briefs = [each.brief or str for each in columns]
     cells = [[brief(cell) for brief, cell in zip(briefs, row, strict=True)] for row in cells]
+    found, whole = _narrow(columns, cells, width)
+    if cells and not whole and any(each.tight for each in columns):
+        turned = [
+            each.tight([*cell]) if each.tight else cell
+            for each, cell in zip(columns, zip(*cells, strict=True), strict=True)
+        ]
+        found, _ = _narrow(columns, [list(row) for row in zip(*turned, strict=True)], width)
+    return found
+
+
+def _narrow(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> tuple[Fitted, bool]:
+    """Fit what is brief already; tell whether all columns that never leave are whole."""
+    everything = range(len(columns))
     contents = [max((width_of(row[i]) for row in cells), default=0) for i in everything]
     # A heading may not cost more room than what stands below it.
     headings = [_heading(column, content) for column, content in zip(columns, contents, strict=True)]
@@ -96,9 +116,11 @@ def fitted(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int
         more = min(left, widths[index] - smallest[index])
         left -= more
         final.append(smallest[index] + more)
-    return Fitted(
+    whole = all(final[at] == widths[i] for at, i in enumerate(kept) if columns[i].rank is None)
+    found = Fitted(
         [columns[i] for i in kept], [headings[i] for i in kept], [[row[i] for i in kept] for row in cells], final, GAP
     )
+    return found, whole
 
 
 def _room(widths: Sequence[int], kept: Sequence[int]) -> int:
@@ -126,6 +148,29 @@ def width_of(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def short_ids(ids: Sequence[str]) -> list[str]:
+    """Return the beginnings of ids, long enough to tell them apart; commands take a beginning for the id.
+
+    Example:
+        >>> short_ids(["0199a3f0-1111-7000-8000-0123456789ab"])
+        ['0199a3f0-1111']
+    """
+    length = SHORT_ID
+    while len({each[:length] for each in ids}) < len(set(ids)):
+        length += 1
+    return [each[:length].rstrip("-") for each in ids]
+
+
+def short_class(error: str) -> str:
+    """Return an error without the module of its class, so that its message gets the room.
+
+    Example:
+        >>> [short_class(error) for error in ("shop.errors.CardDeclined: no", "ValueError: a.b: c", "no module a.b: c")]
+        ['CardDeclined: no', 'ValueError: a.b: c', 'no module a.b: c']
+    """
+    return MODULE.sub("", error, count=1)
 
 
 def _cut(text: str, width: int) -> str:

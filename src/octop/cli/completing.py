@@ -7,12 +7,15 @@ nothing to complete.
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from typing import TYPE_CHECKING, Final
 
 from octop.cli.invocation import Invocation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import click
 
     from octop.engine.call import Call
@@ -35,6 +38,31 @@ def task_type_names(ctx: click.Context, param: click.Parameter, incomplete: str)
     from octop.engine import steering  # noqa: PLC0415 - loads psycopg
 
     return _beginning(ctx, steering.task_type_names(), incomplete)
+
+
+def queue_limits(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the value of `worker -q` with its last name completed: mail=5,re → mail=5,reports."""
+    return _last_of_list(ctx, queue_names, param, incomplete)
+
+
+def filter_values(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return a word of a filter with its last value completed, after `queue:` and `type:`; names that need quotes are left out."""
+    key, colon, values = incomplete.partition(":")
+    names = {"queue": queue_names, "type": task_type_names}.get(key)
+    if names is None or not colon:
+        return []
+    found = _last_of_list(ctx, names, param, values)
+    return [f"{key}:{each}" for each in found if re.fullmatch(r"[\w.,-]+", each)]
+
+
+def _last_of_list(
+    ctx: click.Context,
+    names: Callable[[click.Context, click.Parameter, str], list[str]],
+    param: click.Parameter,
+    incomplete: str,
+) -> list[str]:
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in names(ctx, param, last)]
 
 
 def config_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

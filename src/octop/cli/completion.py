@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from octop.cli.invocation import Invocation, global_options, pass_invocation
+from octop.cli.program import started_name
 
 PLACES = {
     "bash": 'eval "$(octop completion bash)" in ~/.bashrc',
@@ -26,7 +29,8 @@ def completion(invocation: Invocation, shell: str) -> None:
     zsh:  eval "$(octop completion zsh)" in ~/.zshrc, after compinit
     fish: octop completion fish > ~/.config/fish/completions/octop.fish
 
-    Names come from the database that the command would use, if it answers within a second; none is started for it.
+    Started as octop-scheduler, it prints the script for that name. Names come from the database that the command would
+    use, if it answers within a second; none is started for it.
     """
     from click.shell_completion import get_completion_class  # noqa: PLC0415 - needed here alone
 
@@ -36,5 +40,8 @@ def completion(invocation: Invocation, shell: str) -> None:
     found = get_completion_class(shell)
     if found is None:  # the choice above names those that click knows
         raise click.UsageError(shell)
-    invocation.output.line(found(root, {}, "octop", COMPLETION).source().rstrip())
-    invocation.output.say(f"For good: {PLACES[shell]}")
+    name = started_name()
+    script = found(root, {}, name, COMPLETION).source().rstrip()
+    invocation.output.line(script)
+    if sys.stdout.isatty():  # not where a shell reads it, at each start
+        invocation.output.say(f"For good: {PLACES[shell].replace('octop', name)}")

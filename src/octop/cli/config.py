@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import sys
@@ -17,6 +16,7 @@ from octop.cli.groups import Group
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.moments import shortened
 from octop.cli.origin import running_settings, start_settings
+from octop.cli.policy import nearest
 from octop.engine import audit, calls
 from octop.engine.call import run
 from octop.engine.transaction import transaction
@@ -189,10 +189,8 @@ def _found(rows: list[dict[str, Any]], key: str) -> dict[str, Any]:
     for row in rows:
         if row["key"] == key:
             return row
-    near = difflib.get_close_matches(key, [row["key"] for row in rows], n=1)
     message = f"there is no setting {key!r}"
-    hint = f"Did you mean {near[0]}? " if near else ""
-    raise UnknownSettingError(message, hint=f"{hint}octop config list shows all.")
+    raise UnknownSettingError(message, hint=nearest(key, [row["key"] for row in rows], "octop config list"))
 
 
 def _together(changes: dict[str, object]) -> str:

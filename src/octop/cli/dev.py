@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.program import typed_name
-from octop.cli.worker import LIMIT_MAX, QueueLimits, merged_queues
-from octop.model.errors import ConfigurationError
+from octop.cli.worker import merged_queues, queue_options
 
 if TYPE_CHECKING:
     from octop.cli.output import Output
-
-TASKS: Final = "tasks"
-"""The module that is taken when nothing names one: what `octop init` writes."""
 
 NEXT: Final = (
     ("enqueue TYPE name=value --wait", "run a task and see its result"),
@@ -26,18 +21,7 @@ NEXT: Final = (
 
 
 @click.command(short_help="Run your tasks while you write them: database, schema, worker.")
-@click.option(
-    "-q",
-    "--queue",
-    "queues",
-    type=QueueLimits(),
-    multiple=True,
-    metavar="NAME=LIMIT,...",
-    help="Serve these queues only. Default: those of your task types.",
-)
-@click.option(
-    "--concurrency", type=click.IntRange(1, LIMIT_MAX), help="Tasks at once from a queue that names no limit."
-)
+@queue_options
 @global_options(application=True)
 @pass_invocation
 def dev(invocation: Invocation, queues: tuple[list[tuple[str, int | None]], ...], concurrency: int | None) -> int:
@@ -50,7 +34,7 @@ def dev(invocation: Invocation, queues: tuple[list[tuple[str, int | None]], ...]
     from octop.engine.install import install, status  # noqa: PLC0415 - help need not load psycopg
     from octop.worker import WorkerOptions, run  # noqa: PLC0415 - as above
 
-    application = _application(invocation)  # before anything is started for it
+    application = invocation.application  # before anything is started for it
     settings, output = invocation.settings, invocation.output
     private = settings.dsn is None
     dsn = invocation.database_url
@@ -59,34 +43,25 @@ def dev(invocation: Invocation, queues: tuple[list[tuple[str, int | None]], ...]
     if not before.current:
         install(dsn, schema=settings.schema)
         output.say(f"octop dev: {'upgraded' if before.present else 'installed'} the schema {settings.schema}")
-    _greet(output, dsn, application, private=private)
+    _greet(output, dsn, application.spec, private=private)
     try:
         return run(
             WorkerOptions(
                 dsn=dsn,
                 schema=settings.schema,
-                application=application,
+                application=application.spec,
+                import_folder=application.import_folder,
                 queues=merged_queues(queues),
                 concurrency=concurrency,
                 name="dev",
                 reload=True,
                 log_level="DEBUG" if invocation.verbose else "INFO",
+                tell_tasks=True,
             )
         )
     finally:
         if private:
             output.say(f"octop dev: the database runs on with your data; {typed_name()} db stop stops it")
-
-
-def _application(invocation: Invocation) -> str:
-    if invocation.settings.app:
-        return invocation.settings.app
-    if Path(f"{TASKS}.py").is_file():
-        return TASKS
-    message = "which application? None was named, and there is no tasks.py here"
-    raise ConfigurationError(
-        message, hint="octop init writes one to begin with; or name yours: octop dev -A module:attribute"
-    )
 
 
 def _greet(output: Output, dsn: str, application: str, *, private: bool) -> None:
@@ -95,15 +70,15 @@ def _greet(output: Output, dsn: str, application: str, *, private: bool) -> None
     octop = typed_name()
     width = max(len(words) for words, _ in NEXT)
     lines = [f"  {octop} {words:<{width}}  {says}" for words, says in NEXT]
-    look = f"{octop} db psql" if private else f"psql '{masked_dsn(dsn)}'"
+    look = f"{octop} {'db psql':<{width}}" if private else f"psql '{masked_dsn(dsn)}'"
     output.say(
         "\n".join(
             [
                 f"octop dev: running {application}; the worker starts again when a Python file changes; Ctrl-C ends",
-                f"octop dev: the database: {masked_dsn(dsn)}",
+                f"octop dev: the database: {masked_dsn(dsn)}{' (no DSN: the private one)' if private else ''}",
                 "In another terminal, in this folder:",
                 *lines,
-                f"  {look}",
+                f"  {look}  look into the tables",
                 "",
             ]
         )

@@ -8,6 +8,7 @@ from octop.cli.completing import queue_names, task_type_names
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.moments import DURATION, MOMENT
 from octop.cli.payload import payload_from
+from octop.cli.policy import doubt_about_type
 from octop.cli.task_ids import TASK_ID
 from octop.cli.tasks import ending_of, report_ended, wait_until_ended
 from octop.engine import calls
@@ -17,7 +18,25 @@ from octop.model.task import Status
 from octop.model.work import NewTask
 
 
-@click.command(short_help="Enqueue one task.")
+class EnqueueCommand(click.Command):
+    """A command whose arguments for the task may be taken for options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Say how an argument of the task is written, where it was written as an option."""
+        try:
+            return super().parse_args(ctx, list(args))
+        except click.NoSuchOption as error:
+            name = error.option_name.lstrip("-")
+            if not name.isidentifier():
+                raise
+            written, _, value = next((each for each in args if each.startswith(error.option_name)), "").partition("=")
+            at = args.index(written) + 1 if written in args else len(args)
+            value = value or next((each for each in args[at : at + 1] if not each.startswith("-")), "…")
+            message = f"no such option: {error.option_name}. An argument of the task is written {name}={value}"
+            raise click.UsageError(message, ctx) from None
+
+
+@click.command(cls=EnqueueCommand, short_help="Enqueue one task.")
 @click.argument("task_type", metavar="TYPE", shell_complete=task_type_names)
 @click.argument("words", metavar="[JSON | KEY=VALUE...]", nargs=-1)
 @click.option("--queue", shell_complete=queue_names, help="Default: the type's queue, else `default`.")
@@ -85,6 +104,8 @@ def enqueue(
         found, created = run(connection, calls.octop_enqueue_many([new], fresh=False))[0]
         if not created:
             invocation.output.say(f"There is a task {found} already: nothing was enqueued.")
+        if created and (doubt := doubt_about_type(connection, task_type)):
+            invocation.output.warn(doubt)
         if wait or wait_timeout is not None:
             ended = wait_until_ended(connection, found, wait_timeout)
             if not invocation.as_json:

@@ -12,7 +12,7 @@ import click
 
 from octop.cli.invocation import Invocation
 from octop.cli.root import root
-from octop.model.errors import OctopError
+from octop.model.errors import MigrationChangedError, OctopError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +47,9 @@ def run(arguments: Sequence[str]) -> int:
     invocation = Invocation()
     try:
         if COMPLETION in os.environ:
+            from octop.cli import bash  # noqa: PLC0415 - only for the shell
+
+            bash.register()
             root.main([], prog_name="octop", complete_var=COMPLETION)  # answers the shell and exits
         # Not root.main: it would turn a broken pipe into a failure.
         with root.make_context("octop", list(arguments), obj=invocation) as ctx:
@@ -87,7 +90,7 @@ def _explain(error: BaseException, invocation: Invocation) -> int:
             _write("terminated")
             return EXIT_TERMINATED
         case OctopError():
-            _write(error.message, error.detail, error.hint)
+            _write(error.message, error.detail, _hint(error, invocation))
             return error.exit_code
     text = str(error) or "no message"
     hint = (
@@ -97,6 +100,13 @@ def _explain(error: BaseException, invocation: Invocation) -> int:
     )
     _write(f"unexpected {type(error).__name__}: {text}", hint=hint)
     return EXIT_FAILED
+
+
+def _hint(error: OctopError, invocation: Invocation) -> str:
+    """Return what to do; of a private database the data is nobody's treasure."""
+    if isinstance(error, MigrationChangedError) and invocation.settings.dsn is None:
+        return "An older development version made the private database; `octop db reset` deletes it, its data too."
+    return error.hint
 
 
 def _write(message: str, detail: str = "", hint: str = "") -> None:

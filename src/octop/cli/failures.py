@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from octop.cli.columns import Column
-from octop.cli.filter_words import FILTER_WORD, FilterCommand, filter_of, filter_options
+from octop.cli.columns import Column, short_class
+from octop.cli.filter_words import FilterCommand, takes_filter
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.moments import shortened, spoken
+from octop.cli.output import number
 from octop.cli.tasks.show import print_attempt
 from octop.engine import filtered, reads
 from octop.engine.call import run
@@ -29,18 +30,17 @@ TASKS_SHOWN: Final = 20
 COLUMNS: Final = (
     Column("group"),
     Column("type", width_min=10),
-    Column("attempts", right=True, short="n"),
+    Column("attempts", right=True, short="tries"),
     Column("tasks", right=True, rank=3),
     Column("first", right=True, rank=2),
-    Column("last", right=True),
+    Column("last", right=True, rank=4),
     Column("example", rank=1),
-    Column("error", width_min=20),
+    Column("error", brief=short_class, width_min=40),
 )
 
 
 @click.command(cls=FilterCommand, short_help="Show what fails: alike errors together.")
-@click.argument("words", metavar="[FILTER]...", nargs=-1, type=FILTER_WORD)
-@filter_options(since_help="Only attempts that ended within this time: 1h, 2d.")
+@takes_filter(since_help="Only attempts that ended within this time: 1h, 2d.")
 @click.option("--group", metavar="GROUP", help="Only this group: its tasks, and the latest traceback.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="At most so many groups.")
 @click.option(
@@ -55,11 +55,7 @@ COLUMNS: Final = (
 @pass_invocation
 def failures(
     invocation: Invocation,
-    words: tuple[str, ...],
-    status: str | None,
-    queue: str | None,
-    task_type: str | None,
-    tenant: str | None,
+    wanted: Filter,
     since: float | None,
     group: str | None,
     limit: int,
@@ -71,7 +67,6 @@ def failures(
     A FILTER is about the tasks; --since about the attempts. The tasks that failed or froze: octop tasks list
     status:failed,frozen. For psql: select * from octop_failure_groups.
     """
-    wanted = filter_of(words, status=status, queue=queue, task_type=task_type, tenant=tenant)
     with invocation.connection() as connection:
         selection = filtered.selected(connection, wanted) if wanted else None
         scope = filtered.Scope(selection, since_seconds=since, most=attempts, group_id=group and group.lower())
@@ -144,7 +139,7 @@ TASK_COLUMNS: Final = (
     Column("queue", width_min=8, rank=1),
     Column("now", rank=3),
     Column("ended at"),
-    Column("message", width_min=20),
+    Column("message", width_min=30),
 )
 
 
@@ -156,7 +151,7 @@ def _print_group(
             ("group", group["group_id"]),
             ("type", group["task_type"]),
             ("error", group["pattern"]),
-            ("count", f"{group['attempts']:,} attempts of {group['tasks']:,} tasks"),
+            ("count", f"{number(group['attempts'], 'attempt')} of {number(group['tasks'], 'task')}"),
             ("first", shortened(group["first_at"])),
             ("last", shortened(group["last_at"])),
             *(("tasks", command) for command in _listing(group)),

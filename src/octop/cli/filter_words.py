@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from functools import reduce
+from functools import reduce, wraps
 from operator import and_
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
+from octop.cli.completing import filter_values, queue_names, task_type_names
 from octop.cli.moments import DURATION
 from octop.model.filter_values import BY_NAME, KEYS, Filter
 from octop.model.filters import exactly, parse_words, since
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     F = TypeVar("F", bound="Callable[..., Any]")
+    R = TypeVar("R")
 
 EPILOG: Final = """\b
 FILTER words are key:value, and a task must satisfy all of them:
@@ -70,25 +72,27 @@ class FilterWord(click.ParamType):  # type: ignore[type-arg]  # generic since cl
         return str(value).removeprefix(COVER)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Offer the keys, and after `status:` its values."""
+        """Offer the keys, and after `status:`, `queue:` and `type:` their values."""
         words = [f"{key.name}{'.' if key.kind == 'document' else ':'}" for key in KEYS]
+        words = [each for each in words if each != incomplete]
         words += [f"status:{status}" for status in Status if incomplete.startswith("status:")]
-        return [CompletionItem(each) for each in words if each.startswith(incomplete)]
+        found = [each for each in words if each.startswith(incomplete)] + filter_values(ctx, param, incomplete)
+        return [CompletionItem(each) for each in found]
 
 
 FILTER_WORD: Final = FilterWord()
 
 
 def filter_options(*, since_help: str = "As created:-DURATION.. (1h, 2d).") -> Callable[[F], F]:
-    """Give a command the options that are short forms of filter words.
+    """Give a command the options that are short forms of filter words; `options_filter` reads them.
 
     Args:
         since_help: What `--since` means, where it means something else.
     """
     options = (
         click.option("--status", type=click.Choice([each.value for each in Status]), help="As status:STATUS."),
-        click.option("--queue", help="As queue:QUEUE."),
-        click.option("--type", "task_type", help="As type:TYPE."),
+        click.option("--queue", shell_complete=queue_names, help="As queue:QUEUE."),
+        click.option("--type", "task_type", shell_complete=task_type_names, help="As type:TYPE."),
         click.option("--tenant", help="As tenant:TENANT."),
         click.option("--since", type=DURATION, metavar="DURATION", help=since_help),
     )
@@ -101,21 +105,39 @@ def filter_options(*, since_help: str = "As created:-DURATION.. (1h, 2d).") -> C
     return decorate
 
 
-def filter_of(
-    words: Sequence[str],
-    *,
-    status: str | None = None,
-    queue: str | None = None,
-    task_type: str | None = None,
-    tenant: str | None = None,
-    since_seconds: float | None = None,
-) -> Filter:
-    """Return the filter that words and options ask for together.
+def options_filter(given: dict[str, Any]) -> Filter:
+    """Take the options of `filter_options` out of all that a command got, and return the filter that they ask for.
+
+    Args:
+        given: The parameters by their names; `since` may be gone already.
 
     Raises:
         InvalidFilterError: One of them is no condition.
     """
-    options = {"status": status, "queue": queue, "type": task_type, "tenant": tenant}
-    parts = [exactly(key, text) for key, text in options.items() if text is not None]
-    parts += [] if since_seconds is None else [since(since_seconds)]
-    return reduce(and_, parts, parse_words(words))
+    names = {"status": "status", "queue": "queue", "task_type": "type", "tenant": "tenant"}
+    texts = {key: given.pop(name) for name, key in names.items()}
+    seconds: float | None = given.pop("since", None)
+    parts = [exactly(key, text) for key, text in texts.items() if text is not None]
+    parts += [] if seconds is None else [since(seconds)]
+    return reduce(and_, parts, Filter())
+
+
+def takes_filter(*, since_help: str | None = None) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Give a command a filter, as words and as options: it gets the parameter `wanted`.
+
+    Args:
+        since_help: What `--since` means to it, when it is none of the filter; it then gets the parameter `since`, too.
+    """
+
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
+        @wraps(function)
+        def filtered(*arguments: Any, words: Sequence[str], **given: Any) -> R:
+            kept = {} if since_help is None else {"since": given.pop("since")}
+            wanted = parse_words(words) & options_filter(given)
+            return function(*arguments, wanted=wanted, **kept, **given)
+
+        words = click.argument("words", metavar="[FILTER]...", nargs=-1, type=FILTER_WORD)
+        options = filter_options() if since_help is None else filter_options(since_help=since_help)
+        return words(options(filtered))
+
+    return decorate

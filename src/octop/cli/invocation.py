@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from octop.model.errors import SchemaMissingError
+from octop.model.errors import ConfigurationError, SchemaMissingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from octop.engine.call import Call
     from octop.engine.connect import EngineConnection
     from octop.model.settings import Settings
+    from octop.worker.load import Named
 
     P = ParamSpec("P")
 
@@ -65,14 +66,30 @@ class Invocation:
         return load_settings(dsn=self.dsn, schema=self.schema, app=self.app)
 
     @cached_property
+    def application(self) -> Named:
+        """Return the application that was named, else ./tasks.py; it is not loaded yet."""
+        from octop.worker.load import named_application  # noqa: PLC0415 - loads the model
+
+        found = named_application(self.settings)
+        if found is None:
+            message = "which application? None was named, and there is no tasks.py here"
+            command = click.get_current_context().info_name
+            hint = f"octop init writes one to begin with; or name yours: octop {command} -A module:attribute"
+            raise ConfigurationError(message, hint=hint)
+        return found
+
+    @cached_property
     def database_url(self) -> str:
         """Return the DSN; without one, that of the private development database, which is started if need be."""
         if self.settings.dsn:
             return self.settings.dsn
         from octop.engine import private_database  # noqa: PLC0415 - loads psycopg
 
+        ran = private_database.status() is not None
         running = private_database.start()
-        self.output.say(f"octop: no DSN: using the private database in {running.data_directory.parent}")
+        if self.verbose or not ran:
+            started = "" if ran else ", which is started now"
+            self.output.say(f"octop: no DSN: using the private database in {running.data_directory.parent}{started}")
         return running.url
 
     @contextlib.contextmanager

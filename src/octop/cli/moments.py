@@ -26,7 +26,9 @@ class DurationParam(click.ParamType):  # type: ignore[type-arg]  # generic since
             return float(text)
         if re.fullmatch(rf"(?:{PART.pattern}\s*)+", text):
             return sum(float(number) * SECONDS[unit] for number, unit in PART.findall(text))
-        return self.fail(f"{value!r} is not a length of time: write 90 (seconds), 500ms, 5m, 1h30m or 2d", param, ctx)
+        day = "; from a day on: created:yesterday, created:2030-01-31.." if param and param.name == "since" else ""
+        message = f"{value!r} is not a length of time: write 90 (seconds), 500ms, 5m, 1h30m or 2d{day}"
+        return self.fail(message, param, ctx)
 
 
 class MomentParam(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2; 8.1 cannot subscript it
@@ -53,8 +55,8 @@ def spoken(seconds: float | None) -> str:
     """Return a length of time in at most two units, or - for None.
 
     Example:
-        >>> [spoken(each) for each in (0.0021, 0.25, 12.34, 90, 3700, 200000)]
-        ['2.1 ms', '250 ms', '12.3 s', '1m 30s', '1h 1m', '2d 7h']
+        >>> [spoken(each) for each in (0.0021, 0.25, 12.34, 30, 90, 3700, 200000)]
+        ['2.1 ms', '250 ms', '12.3 s', '30 s', '1m 30s', '1h 1m', '2d 7h']
     """
     if seconds is None:
         return "-"
@@ -63,7 +65,7 @@ def spoken(seconds: float | None) -> str:
     if seconds < 1:
         return f"{seconds * 1000:.1f} ms" if seconds < 0.01 else f"{seconds * 1000:.0f} ms"
     if seconds < 60:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
     whole = int(seconds)
     for unit, below, size in (("m", "s", 60), ("h", "m", 3600), ("d", "h", 86400)):
         if whole < size * (60 if unit == "m" else 24) or unit == "d":
@@ -84,6 +86,19 @@ def shortened(moment: str | None) -> str:
     if not moment:
         return "-"
     return datetime.fromisoformat(moment).astimezone(UTC).replace(microsecond=0).isoformat(" ")
+
+
+def brief(moment: str) -> str:
+    """Return a moment of `shortened` in less room: today's as its time, this year's with the day, another's as its day.
+
+    Example:
+        >>> brief("2000-01-31 09:00:00+00:00")
+        '2000-01-31'
+    """
+    today = datetime.now(UTC).date().isoformat()  # noqa: TID251 - decides only how much of it is printed
+    if moment[:10] == today:
+        return moment[11:19]
+    return moment[5:16] if moment[:4] == today[:4] else moment[:10]
 
 
 def between(earlier: str | None, later: str | None) -> float | None:

@@ -143,7 +143,7 @@ def _blocked(task: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[Reas
     kind = blocked_by.partition(":")[0]
     version = f" in version {task['min_version']} or later" if task.get("min_version") else ""
     name = f"{task['task_type']}{version}"
-    if kind != "task_type":
+    if kind not in ("task_type", "version"):
         yield Reason("blocked", f"It waits for {blocked_by or 'an order'}.")
         return
     yield from _orders(task, known)

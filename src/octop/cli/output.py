@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Final, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rich.console import Console
 
@@ -36,7 +36,10 @@ class Output:
         as_json: Data as JSON.
         plain: No colour (`--no-color`, NO_COLOR).
         quiet: No messages other than errors.
+        above_bar: Prints a message above the bar that is being drawn; None = there is none.
     """
+
+    above_bar: Callable[[str], None] | None = None
 
     def __init__(self, *, as_json: bool, plain: bool, quiet: bool) -> None:
         """Keep how to print."""
@@ -47,11 +50,17 @@ class Output:
     def say(self, message: str) -> None:
         """Tell the person something; it is no data."""
         if not self.quiet:
-            sys.stderr.write(masked(message) + "\n")
+            self._tell(masked(message))
 
     def warn(self, message: str) -> None:
         """Tell the person something that matters even when quiet was asked for."""
-        sys.stderr.write(masked(f"octop: {message}") + "\n")
+        self._tell(masked(f"octop: {message}"))
+
+    def _tell(self, text: str) -> None:
+        if self.above_bar is not None:
+            self.above_bar(text)
+        else:
+            sys.stderr.write(text + "\n")
 
     def line(self, text: str) -> None:
         """Print one line of data as it is."""
@@ -151,6 +160,16 @@ def shown(value: object) -> str:
         case dict():
             return json.dumps(value, ensure_ascii=False)
     return str(value)
+
+
+def number(count: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    Example:
+        >>> [number(count, "task") for count in (0, 1, 2000)]
+        ['0 tasks', '1 task', '2,000 tasks']
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def clean(text: str) -> str:

@@ -8,14 +8,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from octop.cli.moments import DURATION, spoken
+from octop.cli.moments import DURATION, shortened, spoken
+from octop.cli.origin import told
+from octop.model.errors import NotPermittedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import ParamSpec, TypeVar
+
+    from octop.engine.connect import EngineConnection
 
     P = ParamSpec("P")
     R = TypeVar("R")
+
+LIMIT_MAX: Final = 10_000
+"""Tasks at once of one queue in one worker process."""
 
 TIMEOUT_SECONDS_MAX: Final = 2_678_400
 TAKE_BACK: Final = ("default", "null", "none")
@@ -167,3 +174,59 @@ def said(name: str, values: Mapping[str, Any], changed: Mapping[str, Any]) -> st
     """Return one sentence that says what holds now for a queue or a task type."""
     parts = [f"{WORDS[column]} is {shown_value(column, values[column])} now" for column in changed]
     return f"{name}: {', '.join(parts)}."
+
+
+def values_told(row: Mapping[str, Any], columns: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the values of a queue or a task type with who set each, as lines of `show`; `origins` is in the row."""
+    return [(WORDS[column], told(shown_value(column, row[column]), row["origins"][column])) for column in columns]
+
+
+def hold_told(role: str | None, at: str | None, reason: str | None) -> str:
+    """Return who paused or froze something, when and why; `no` when nobody did."""
+    if at is None:
+        return "no"
+    return f"by {role}, {shortened(at)}{f': {reason}' if reason else ''}"
+
+
+def worker_told(worker: Mapping[str, Any], more: str = "") -> str:
+    """Return one worker in a line of `show`."""
+    return f"{worker['name'] or worker['id']} ({worker['host']}, pid {worker['pid']}, {worker['state']}{more})"
+
+
+def nearest(name: str, known: Iterable[str], where: str) -> str:
+    """Return the hint for who named something that is not there.
+
+    Args:
+        name: What was named.
+        known: What there is.
+        where: The command that lists all.
+    """
+    near = near_name(name, known)
+    return f"{f'Did you mean {near}? ' if near else ''}{where} shows all."
+
+
+def near_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like another, if one is."""
+    from difflib import get_close_matches  # noqa: PLC0415 - costs 3 ms, and most names are right
+
+    return next(iter(get_close_matches(name, list(known), n=1)), None)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence about a name that nobody knows: what may have been meant; empty when nothing is like it."""
+    near = near_name(name, known)
+    return f"; did you mean {near}?" if near else ""
+
+
+def doubt_about_type(connection: EngineConnection, task_type: str) -> str:
+    """Return a sentence when workers have declared task types, but never this one; empty otherwise, and without the right to see."""
+    from octop.engine import steering  # noqa: PLC0415 - loads psycopg
+    from octop.engine.call import run  # noqa: PLC0415 - as above
+
+    try:
+        names = run(connection, steering.task_type_names())
+        if not names or run(connection, steering.task_type_is_declared(task_type)):
+            return ""
+    except NotPermittedError:
+        return ""
+    return f"no worker has ever declared the task type {task_type}{did_you_mean(task_type, names)}"

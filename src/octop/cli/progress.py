@@ -4,30 +4,64 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import TextIO
+
+    from rich.progress import Progress
 
     from octop.cli.output import Output
 
+DELAY_SECONDS: Final = 1.0
+"""Work that is done sooner shows no bar: it would only flash."""
+
 
 @contextlib.contextmanager
-def progress(output: Output, what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Show how far a piece of work has come, for the length of a `with`.
+def progress(
+    output: Output, what: str, total: int | None = None, *, data: TextIO | None = None
+) -> Iterator[Callable[[int], None]]:
+    """Show how far a piece of work has come, for the length of a `with`, when it takes longer than a second.
 
     Args:
         output: Its rules for colour and quiet hold.
         what: Words before the bar.
-        total: How much there is; None = unknown, then it is counted.
+        total: How much there is; None = unknown, then it is counted. Nothing is shown for 0 or 1.
+        data: Where the work writes meanwhile: no bar is drawn between the lines of a terminal.
 
     Yields:
         A function that is told how much more was done.
     """
-    if output.quiet or not sys.stderr.isatty():
+    between_lines = data is not None and data.isatty()
+    if output.quiet or between_lines or not sys.stderr.isatty() or (total is not None and total < 2):
         yield lambda _: None
         return
-    from rich.progress import (  # noqa: PLC0415 - rich costs 60 ms, and pipes do not need it
+    since = time.monotonic()
+    done = 0
+    bar: Progress | None = None
+
+    def more(count: int) -> None:
+        nonlocal bar, done
+        done += count
+        if bar is not None:
+            bar.update(bar.task_ids[0], completed=done)
+        elif time.monotonic() - since >= DELAY_SECONDS:
+            bar = shown.enter_context(_bar(output, total))
+            bar.add_task(what, total=total, completed=done)
+            output.above_bar = partial(bar.console.print, markup=False, soft_wrap=True)
+
+    try:
+        with contextlib.ExitStack() as shown:
+            yield more
+    finally:
+        output.above_bar = None
+
+
+def _bar(output: Output, total: int | None) -> Progress:
+    from rich.progress import (  # noqa: PLC0415 - rich costs 60 ms, and short work does not need it
         BarColumn,
         MofNCompleteColumn,
         Progress,
@@ -42,6 +76,11 @@ def progress(output: Output, what: str, total: int | None = None) -> Iterator[Ca
         if total is None
         else (text, BarColumn(), count, TimeRemainingColumn())
     )
-    with Progress(*columns, console=output.console(sys.stderr), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda more: bar.advance(task, more)
+    # rich would send what goes to stdout to its own console, which is the terminal: the data of `> file`, too.
+    return Progress(
+        *columns,
+        console=output.console(sys.stderr),
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )

@@ -10,9 +10,20 @@ from octop.cli.columns import Column
 from octop.cli.completing import queue_names
 from octop.cli.groups import Group
 from octop.cli.invocation import Invocation, global_options, pass_invocation
-from octop.cli.moments import shortened, spoken
-from octop.cli.origin import policy_origins, told
-from octop.cli.policy import WORDS, OrDefault, changes, policy_options, said, shown_value
+from octop.cli.moments import spoken
+from octop.cli.origin import policy_origins
+from octop.cli.policy import (
+    LIMIT_MAX,
+    OrDefault,
+    changes,
+    did_you_mean,
+    hold_told,
+    nearest,
+    policy_options,
+    said,
+    values_told,
+    worker_told,
+)
 from octop.engine import calls, steering
 from octop.engine.call import Call, run
 from octop.engine.transaction import transaction
@@ -32,9 +43,6 @@ COLUMNS: Final = (
     Column("workers", right=True, short="wrk", rank=4),
     Column("paused", width_min=8),
 )
-
-
-LIMIT_MAX: Final = 10_000
 
 
 def queue_argument(function: Any) -> Any:
@@ -95,14 +103,7 @@ def show(invocation: Invocation, queue: str) -> None:
         invocation.output.json(row)
         return
     due = f" ({row['due']:,} due, the oldest for {spoken(row['oldest_due_seconds'])})" if row["due"] else ""
-    pause = "no"
-    if row["paused"]:
-        reason = f": {row['pause_reason']}" if row["pause_reason"] else ""
-        pause = f"by {row['paused_by']}, {shortened(row['paused_at'])}{reason}"
-    values = [
-        (WORDS[column], told(shown_value(column, row[column]), row["origins"][column]))
-        for column in steering.QUEUE_VALUES
-    ]
+    values = values_told(row, steering.QUEUE_VALUES)
     if row["worker_limit"] is None:
         values[0] = ("limit", "-  (the workers' own flags)")
     invocation.output.pairs(
@@ -112,14 +113,9 @@ def show(invocation: Invocation, queue: str) -> None:
             ("running", row["running"]),
             ("blocked", row["blocked"]),
             ("ended", ", ".join(f"{count:,} {status}" for status, count in sorted(row["ended"].items())) or "-"),
-            ("paused", pause),
+            ("paused", hold_told(row["paused_by"], row["paused_at"], row["pause_reason"])),
             *values,
-            (
-                "workers",
-                "\n".join(
-                    f"{w['name'] or w['id']} ({w['host']}, pid {w['pid']}, {w['state']})" for w in row["served_by"]
-                ),
-            ),
+            ("workers", "\n".join(map(worker_told, row["served_by"]))),
             ("task types", "\n".join(f"{y['name']} ({y['waiting']:,} waiting)" for y in row["task_types"])),
         ]
     )
@@ -218,13 +214,9 @@ def reset(invocation: Invocation, queue: str) -> None:
 
 
 def _unknown(invocation: Invocation, queue: str) -> UnknownQueueError:
-    from difflib import get_close_matches  # noqa: PLC0415 - costs 3 ms, and most names are right
-
     names = invocation.ask(steering.queue_names())
-    near = get_close_matches(queue, names, n=1)
     message = f"there is no queue {queue}"
-    hint = f"Did you mean {near[0]}? " if near else ""
-    return UnknownQueueError(message, hint=f"{hint}octop queues list shows all.")
+    return UnknownQueueError(message, hint=nearest(queue, names, "octop queues list"))
 
 
 def _acted(invocation: Invocation, queue: str, call: Call[R]) -> R:
@@ -232,6 +224,8 @@ def _acted(invocation: Invocation, queue: str, call: Call[R]) -> R:
     with invocation.connection() as connection:
         known = run(connection, steering.queue_is_known(queue))
         answer = run(connection, call)
+        names = [] if known else [each for each in run(connection, steering.queue_names()) if each != queue]
     if not known:
-        invocation.output.say(f"octop: no task and no worker uses the queue {queue} yet")
+        also = did_you_mean(queue, names)
+        invocation.output.say(f"octop: no task and no worker uses the queue {queue} yet{also}")
     return answer

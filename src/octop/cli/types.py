@@ -10,9 +10,20 @@ from octop.cli.columns import Column
 from octop.cli.completing import queue_names, task_type_names
 from octop.cli.groups import Group
 from octop.cli.invocation import Invocation, global_options, pass_invocation
-from octop.cli.moments import shortened, spoken
-from octop.cli.origin import policy_origins, told
-from octop.cli.policy import NO_QUEUE, WORDS, OrDefault, changes, policy_options, said, shown_value
+from octop.cli.moments import spoken
+from octop.cli.origin import policy_origins
+from octop.cli.policy import (
+    NO_QUEUE,
+    OrDefault,
+    changes,
+    did_you_mean,
+    hold_told,
+    nearest,
+    policy_options,
+    said,
+    values_told,
+    worker_told,
+)
 from octop.engine import calls, steering
 from octop.engine.call import Call, run
 from octop.model.errors import UnknownTaskTypeError
@@ -21,12 +32,12 @@ COLUMNS: Final = (
     Column("type"),
     Column("queue", width_min=8, rank=4),
     Column("runs in", short="in", rank=5),
-    Column("retries", right=True, short="try", rank=2),
+    Column("retries", right=True, short="retry", rank=2),
     Column("time limit", right=True, short="limit", rank=1),
     Column("waiting", right=True, short="wait"),
     Column("running", right=True, short="run"),
-    Column("blocked", right=True, short="blkd", rank=3),
-    Column("workers", right=True, short="wrk"),
+    Column("blocked", right=True, short="block", rank=3),
+    Column("workers", right=True),
     Column("frozen", width_min=8),
 )
 
@@ -95,30 +106,22 @@ def show(invocation: Invocation, task_type: str) -> None:
     if invocation.as_json:
         invocation.output.json(row)
         return
-    frozen = "no"
-    if row["frozen"]:
-        reason = f": {row['freeze_reason']}" if row["freeze_reason"] else ""
-        frozen = f"by {row['frozen_by']}, {shortened(row['frozen_at'])}{reason}"
     cut = " at least" if row["counts_cut"] else ""
     invocation.output.pairs(
         [
             ("type", row["name"]),
             ("what it does", row["description"]),
             ("runs in", row["run_in"]),
-            *(
-                (WORDS[column], told(shown_value(column, row[column]), row["origins"][column]))
-                for column in steering.TYPE_VALUES
-            ),
+            *values_told(row, steering.TYPE_VALUES),
             *((name, f"{row[name]:,}{cut}") for name in ("waiting", "running", "blocked")),
-            ("frozen", frozen),
+            ("frozen", hold_told(row["frozen_by"], row["frozen_at"], row["freeze_reason"])),
             ("known by", "\n".join(_worker(each) for each in row["known_by"]) or "no living worker"),
         ]
     )
 
 
 def _worker(worker: dict[str, Any]) -> str:
-    version = f", version {worker['version']} of it" if worker["version"] != 1 else ""
-    return f"{worker['name'] or worker['id']} ({worker['host']}, pid {worker['pid']}, {worker['state']}{version})"
+    return worker_told(worker, f", version {worker['version']} of it" if worker["version"] != 1 else "")
 
 
 @types.command("set")
@@ -195,17 +198,15 @@ def thaw(invocation: Invocation, task_type: str) -> None:
 def _acted(invocation: Invocation, task_type: str, call: Call[bool]) -> bool:
     """Do it, and say so when no worker has declared the type: its name may be a slip of the fingers."""
     with invocation.connection() as connection:
-        known = task_type in run(connection, steering.task_type_names())
+        known = run(connection, steering.task_type_is_declared(task_type))
         answer = run(connection, call)
+        names = [] if known else run(connection, steering.task_type_names())
     if not known:
-        invocation.output.say(f"octop: no worker has declared the task type {task_type} yet")
+        also = did_you_mean(task_type, names)
+        invocation.output.say(f"octop: no worker has declared the task type {task_type} yet{also}")
     return answer
 
 
 def _unknown(task_type: str, names: list[str]) -> UnknownTaskTypeError:
-    from difflib import get_close_matches  # noqa: PLC0415 - costs 3 ms, and most names are right
-
-    near = get_close_matches(task_type, names, n=1)
     message = f"there is no task type {task_type}"
-    hint = f"Did you mean {near[0]}? " if near else ""
-    return UnknownTaskTypeError(message, hint=f"{hint}octop types list shows all.")
+    return UnknownTaskTypeError(message, hint=nearest(task_type, names, "octop types list"))

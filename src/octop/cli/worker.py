@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from octop import __version__
+from octop.cli.completing import queue_limits
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.moments import DURATION
+from octop.cli.policy import LIMIT_MAX
 from octop.model.errors import ConfigurationError
 
-LIMIT_MAX: Final = 10_000
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    F = TypeVar("F", bound="Callable[..., Any]")
 
 
 class QueueLimits(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2; 8.1 cannot subscript it
@@ -53,19 +58,30 @@ def merged_queues(given: tuple[list[tuple[str, int | None]], ...]) -> dict[str, 
     return merged or None
 
 
+def queue_options(function: F) -> F:
+    """Give a command `-q` and `--concurrency`; `merged_queues` puts the values of all `-q` together."""
+    for option in (
+        click.option(
+            "--concurrency", type=click.IntRange(1, LIMIT_MAX), help="Tasks at once from a queue that names no limit."
+        ),
+        click.option(
+            "-q",
+            "--queue",
+            "queues",
+            type=QueueLimits(),
+            multiple=True,
+            metavar="NAME=LIMIT,...",
+            shell_complete=queue_limits,
+            help="Serve these queues only, each with a limit per process; may be repeated."
+            " Default: those of your task types.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
 @click.command(short_help="Run tasks.")
-@click.option(
-    "-q",
-    "--queue",
-    "queues",
-    type=QueueLimits(),
-    multiple=True,
-    metavar="NAME=LIMIT,...",
-    help="Serve these queues only, each with a limit per process; may be repeated. Default: those of your task types.",
-)
-@click.option(
-    "--concurrency", type=click.IntRange(1, LIMIT_MAX), help="Tasks at once from a queue that names no limit."
-)
+@queue_options
 @click.option("--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="Worker processes.")
 @click.option("--name", default="", help="A label for `octop workers`.")
 @click.option("--drain", is_flag=True, help="Stop when no unfinished task is left.")
@@ -95,18 +111,17 @@ def worker(
     """Run the tasks of an application: octop worker -A shop.tasks:octop -q mail=5,reports=2.
 
     SIGTERM or Ctrl-C: it claims no more and lets running tasks end within the grace time; what is left goes back
-    without using up a try. A second signal: at once. The current folder is on the import path.
+    without using up a try. A second signal: at once. The current folder is on the import path. Without -A the
+    application is that of octop.toml, or ./tasks.py. -v logs the end of each task, too.
     """
     from octop.worker import WorkerOptions, run  # noqa: PLC0415 - help need not load the worker
 
-    application = invocation.settings.app
-    if not application:
-        message = "which application? None was named"
-        raise ConfigurationError(message, hint="octop worker -A module:attribute, or OCTOP_APP, or app in octop.toml")
+    application = invocation.application
     options = WorkerOptions(
         dsn=invocation.database_url,
         schema=invocation.settings.schema,
-        application=application,
+        application=application.spec,
+        import_folder=application.import_folder,
         queues=merged_queues(queues),
         concurrency=concurrency,
         processes=processes,
@@ -117,6 +132,7 @@ def worker(
         listen=not poll_only,
         log_format=log_format,
         log_level=(log_level or ("debug" if invocation.verbose else "info")).upper(),
+        tell_tasks=invocation.verbose,
     )
     _check_schema(invocation)
     return run(options)

@@ -1,18 +1,14 @@
 """The settings that rule while it runs, and who changed what: reads of ``octop_config`` and ``octop_audit``."""
 
 from collections.abc import Mapping
-from typing import Final
 
 from octop.engine.call import Call
-from octop.engine.reads import Row, _many
-
-ACTS_MAX: Final = 10_000
-"""So many of the latest acts are looked through for who set a value: an index over every subject would cost every act."""
+from octop.engine.rows import Row, many
 
 
 def list_config() -> Call[list[Row]]:
     """Read all settings: key, value, default, minimum, maximum, kind, alias_of, description, updated_at."""
-    return _many(
+    return many(
         """
         select jsonb_build_object('key', k.key, 'value', coalesce(c.value -> 'value', k.default_value),
                                   'default', k.default_value,
@@ -24,15 +20,14 @@ def list_config() -> Call[list[Row]]:
 
 
 def config_origins() -> Call[Mapping[str, Row]]:
-    """Read who changed each setting last and when, by key: ``role``, ``application``, ``at``; from the latest acts alone."""
+    """Read who changed each setting last and when, by key: ``role``, ``application``, ``at``."""
     return Call(
         """
-        select to_jsonb(x) from (
-          select distinct on (a.subject) a.subject, a.role, a.application, a.at
-            from (select * from octop_audit order by seq desc limit %(acts)s) a
-           where a.action = 'config' order by a.subject, a.seq desc) x
+        select to_jsonb(x) from octop_config_keys() k cross join lateral (
+          select a.subject, a.role, a.application, a.at from octop_audit a
+           where a.subject = k.key and a.action = 'config' order by a.seq desc limit 1) x
         """,
-        {"acts": ACTS_MAX},
+        {},
         lambda rows: {str(row[0]["subject"]): row[0] for row in rows},
     )
 
@@ -51,17 +46,17 @@ def audit(
         since_seconds: Only those of so many last seconds.
         action: Only this one: ``pause``, ``retry``, ``set queue`` …
         subject: Only acts on this: an id, a key, or a name.
-        role: Only this role's.
+        role: Only what was done as this role, or by this login.
         limit: At most so many.
     """
-    return _many(
+    return many(
         """
         select to_jsonb(a) from (
           select * from octop_audit
            where (%(since)s::float8 is null or at >= _octop_now() - make_interval(secs => %(since)s::float8))
              and (%(action)s::text is null or action = %(action)s::text)
              and (%(subject)s::text is null or subject = %(subject)s::text)
-             and (%(role)s::text is null or role = %(role)s::text)
+             and (%(role)s::text is null or %(role)s::text in (role, login))
            order by seq desc limit %(limit)s) a
         """,
         {

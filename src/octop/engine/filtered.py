@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, LiteralString
 
 from octop.engine.call import Call, first_value, qualified, run
 from octop.engine.failures import translated
-from octop.engine.reads import Row
+from octop.engine.rows import Row
 from octop.engine.selection import Selection, selection
 from octop.model.filter_values import Filter
 
@@ -60,6 +60,7 @@ MATCHES: Final[LiteralString] = """
           when c.numbers is not null then c.numbers @> c.number::numeric
           else c.words ~ c.pattern
         end, false)))
+   and (%(made_until)s::timestamptz is null or t.created_at <= %(made_until)s::timestamptz)
    and (%(below)s::uuid is null or t.id < %(below)s::uuid)
 """
 """What `octop_tasks t` must satisfy. Every value is a parameter; there is no text of a person in it."""
@@ -76,9 +77,16 @@ def now() -> Call[datetime]:
     )
 
 
-def selected(connection: EngineConnection, filter: Filter) -> Selection:
-    """Fix a filter in this moment: the database's clock is asked once, so that all pages and steps mean the same tasks."""
-    return selection(filter, run(connection, now()))
+def selected(connection: EngineConnection, filter: Filter, *, made_by_now: bool = False) -> Selection:
+    """Fix a filter in this moment: the database's clock is asked once, so that "an hour ago" is the same on all pages.
+
+    Args:
+        connection: Where the tasks are.
+        filter: Any.
+        made_by_now: No task that is made later is meant, whatever its id. Ids say nothing about it: clients may choose them,
+            in no order, and what an act makes must not be met by its own next step.
+    """
+    return selection(filter, run(connection, now()), made_by_now=made_by_now)
 
 
 _LIST: Final[LiteralString] = _matching(
@@ -95,7 +103,9 @@ _LIST: Final[LiteralString] = _matching(
 
 
 def list_tasks(selection: Selection, limit: int = 50) -> Call[list[Row]]:
-    """Read the latest tasks, by the moment in their id, without payload and result.
+    """Read the latest tasks, the largest id first, without payload and result.
+
+    The ids that the engine makes begin with their moment; those that a client chose need not.
 
     Args:
         selection: Which.

@@ -18,6 +18,7 @@ from weakref import finalize
 
 import psycopg
 from psycopg import AsyncConnection, Connection
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
 from octop.engine import private_database
@@ -26,13 +27,16 @@ from octop.engine.connect import open_connection, open_connection_async
 from octop.engine.failures import translated
 from octop.engine.install import install, status
 from octop.engine.joined import JoinedEnqueue
-from octop.model.errors import DatabaseUnreachableError, OctopError
+from octop.model.errors import ConfigurationError, DatabaseUnreachableError, OctopError
+from octop.model.settings import masked_dsn
 from octop.model.work import NewTask
 
 R = TypeVar("R")
 IDLE_SECONDS_MAX: Final = 300.0
 APPLICATION_NAME: Final = "octop client"
 SIZE_WITHOUT_SETTING: Final = 10
+databases_of_tests: Final[list[str]] = []
+"""DSNs of the test databases in use (``octop.testing``): while there are any, applications lead there or nowhere."""
 
 
 def pool_size() -> Call[int]:
@@ -105,6 +109,24 @@ class Pools:
             _left_to_parents.append((self._idle, self._loops))
             self._begin()
 
+    def _admit(self) -> None:
+        """Refuse to write into a real database from a test that has one of its own.
+
+        Raises:
+            ConfigurationError: A test database is in use, and this application was not pointed at it.
+        """
+        if not databases_of_tests or self._dsn in databases_of_tests:
+            return
+        if _database_of(self._dsn) in set(map(_database_of, databases_of_tests)):
+            return  # as another role: the name of a test database is like no other
+        place = "the private development database" if self._dsn is None else masked_dsn(self._dsn)
+        message = f"a test database is in use here, and this application still leads to {place}: nothing was done"
+        raise ConfigurationError(
+            message,
+            hint="Set octop_app = module:attribute in the pytest settings, override the fixture octop_app, or use"
+            " `with octop_database.override(octop):`.",
+        )
+
     def run(self, call: Call[R], again: Call[R] | None = None) -> R:
         """Run one call in a transaction of its own.
 
@@ -146,6 +168,7 @@ class Pools:
     @contextlib.contextmanager
     def connection(self) -> Iterator[Connection[Any]]:
         """Lend a blocking connection in autocommit."""
+        self._admit()
         self._own()
         with self._room():
             with self._lock:
@@ -208,12 +231,14 @@ class Pools:
 
     def address(self) -> str:
         """Return the DSN; without one, start the private development database and install Octop there."""
+        self._admit()
         if self._dsn is None:
             with _private_lock:
                 self._dsn = _private_url(self._schema)
         return self._dsn
 
     async def _loop_pool(self) -> "_LoopPool":
+        self._admit()
         self._own()
         loop = asyncio.get_running_loop()
         found = self._loops.get(loop)
@@ -290,6 +315,13 @@ class _LoopPool:
         """Close what nobody uses now."""
         for old in self._idle.all():
             await old.close()
+
+
+def _database_of(dsn: str | None) -> object:
+    try:
+        return conninfo_to_dict(dsn or "").get("dbname")
+    except psycopg.ProgrammingError:  # opening it says what is wrong with it
+        return None
 
 
 def _close_all(idle: _Idle, pid: int) -> None:

@@ -29,8 +29,9 @@ class User:
 
 
 MEMORY_FOLDER: Final = Path("/dev/shm")
-
+MEMORY_STATE: Final = Path("/proc/meminfo")
 MEMORY_BYTES_MIN: Final = 4 * 1024**3
+"""What must be free, of the folder and of memory, before data is put there: its own size promises more than there is."""
 
 
 def server_user(directory: Path | None = None) -> User | None:
@@ -111,8 +112,8 @@ def make_temporary_directory(prefix: str, user: User | None = None, *, in_memory
     """Make an empty folder with a short path, which the server's user owns and can reach."""
     user = user or server_user()
     bases = [Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")]
-    if in_memory and _has_room(MEMORY_FOLDER):
-        bases.insert(0, MEMORY_FOLDER)
+    if in_memory and (memory := roomy_memory()) is not None:
+        bases.insert(0, memory)
     for base in bases:
         if user is not None and not all(_may_enter(each, user) for each in (base, *base.parents)):
             continue
@@ -125,14 +126,14 @@ def make_temporary_directory(prefix: str, user: User | None = None, *, in_memory
     raise PrivateDatabaseError(message, hint="Set TMPDIR to a folder that you may write to.")
 
 
-def _has_room(folder: Path) -> bool:
-    """Tell whether a folder that lies in memory has room, and memory too: its own size promises more than there is."""
+def roomy_memory() -> Path | None:
+    """Return the folder that lies in memory, if we may write to it and both it and memory have room; else None."""
     try:
-        available = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
-        in_memory = int(available[1]) * 1024 if available else 0
-        return min(in_memory, shutil.disk_usage(folder).free) >= MEMORY_BYTES_MIN and os.access(folder, os.W_OK)
+        available = re.search(r"^MemAvailable: +(\d+) kB", MEMORY_STATE.read_text(), re.MULTILINE)
+        free = min(int(available[1]) * 1024 if available else 0, shutil.disk_usage(MEMORY_FOLDER).free)
     except OSError:
-        return False
+        return None
+    return MEMORY_FOLDER if free >= MEMORY_BYTES_MIN and os.access(MEMORY_FOLDER, os.W_OK) else None
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from psycopg.rows import tuple_row
 
 from octop.engine.call import Call, Rows, qualified, schema_of
 from octop.engine.failures import translated
-from octop.engine.reads import Row, _objects
+from octop.engine.rows import Row, objects
 
 PAGE_ROWS: Final = 200
 """Payloads may have a megabyte each, so few of them are in memory at once."""
@@ -117,15 +117,15 @@ def ids_of(
 
 
 def living_workers() -> Call[list[Row]]:
-    """Read the workers that live: id, name, host, pid, version, queues, task_types."""
+    """Read the workers that live: id, name, host, pid, version, queues, task_types, versions (of the code of these types)."""
     return Call(
         "select jsonb_build_object('id', w.id, 'name', coalesce(nullif(w.name, ''), w.host || ':' || w.pid),"
-        "         'version', w.version, 'queues', w.queues, 'task_types', w.task_types)"
+        "         'version', w.version, 'queues', w.queues, 'task_types', w.task_types, 'versions', w.versions)"
         "  from octop_workers w where not w.draining"
         "   and w.beat_at > _octop_now() - make_interval(secs => _octop_setting('worker.lease_seconds')::double precision)"
         " order by w.started_at, w.id",
         {},
-        _objects,
+        objects,
     )
 
 
@@ -147,7 +147,7 @@ def unfinished(limit: int) -> Call[list[Row]]:
         "   from octop_tasks t where t.status in ('pending', 'running', 'failed', 'blocked')"
         "  order by t.seq limit %(limit)s) x",
         {"limit": limit},
-        _objects,
+        objects,
     )
 
 

@@ -3,41 +3,23 @@
 A row is made into JSON by PostgreSQL, so that the command, the dashboard and `--json` show the same values.
 """
 
-import json
-from collections.abc import Mapping
-from typing import Any, LiteralString
-
-from octop.engine.call import Call, Rows
-
-Row = dict[str, Any]
-
-
-def _objects(rows: Rows) -> list[Row]:
-    return [row[0] if isinstance(row[0], dict) else json.loads(row[0]) for row in rows]
-
-
-def _one(rows: Rows) -> Row | None:
-    found = _objects(rows)
-    return found[0] if found else None
-
-
-def _many(text: LiteralString, values: Mapping[str, object] | None = None) -> Call[list[Row]]:
-    return Call(text, values or {}, _objects)
+from octop.engine.call import Call
+from octop.engine.rows import Row, many, one
 
 
 def summary() -> Call[list[Row]]:
     """Count tasks by status: status, count, earliest_scheduled, latest_scheduled, avg_delay_seconds."""
-    return _many("select to_jsonb(s) from octop_task_summary s")
+    return many("select to_jsonb(s) from octop_task_summary s")
 
 
 def latest_failures(limit: int = 20) -> Call[list[Row]]:
     """Read the latest attempts that failed, timed out or were lost, at most 100."""
-    return _many("select to_jsonb(f) from octop_latest_failures f limit %(limit)s", {"limit": limit})
+    return many("select to_jsonb(f) from octop_latest_failures f limit %(limit)s", {"limit": limit})
 
 
 def task(task_id: str) -> Call[Row | None]:
     """Read one task by its id, wherever it is; None when there is none or it is not the caller's."""
-    return Call("select to_jsonb(t) from octop_task(%(id)s::uuid) t", {"id": task_id}, _one)
+    return Call("select to_jsonb(t) from octop_task(%(id)s::uuid) t", {"id": task_id}, one)
 
 
 def ids_like(first: str, last: str, limit: int = 11) -> Call[list[str]]:
@@ -89,13 +71,13 @@ def prospects(task_id: str) -> Call[Row | None]:
           left join octop_queues q on q.name = t.queue
         """,
         {"id": task_id},
-        _one,
+        one,
     )
 
 
 def attempts_of(task_id: str) -> Call[list[Row]]:
     """Read the ended attempts of a task that were no plain success, the first one first."""
-    return _many(
+    return many(
         """
         select to_jsonb(a) || jsonb_build_object('seconds', extract(epoch from a.ended_at - a.started_at))
           from octop_attempts a where a.task_id = %(id)s::uuid order by a.attempt
@@ -106,7 +88,7 @@ def attempts_of(task_id: str) -> Call[list[Row]]:
 
 def list_workers() -> Call[list[Row]]:
     """Read all registered workers, the oldest first."""
-    return _many(
+    return many(
         """
         select to_jsonb(w) || jsonb_build_object('up_seconds', extract(epoch from _octop_now() - w.started_at))
           from octop_worker_summary w order by w.started_at, w.id
@@ -116,7 +98,7 @@ def list_workers() -> Call[list[Row]]:
 
 def running_tasks(limit: int = 100) -> Call[list[Row]]:
     """Read what runs now, the longest running first."""
-    return _many(
+    return many(
         "select to_jsonb(r) from (select * from octop_running_tasks order by started_at limit %(limit)s) r",
         {"limit": limit},
     )
@@ -124,7 +106,7 @@ def running_tasks(limit: int = 100) -> Call[list[Row]]:
 
 def running_by_type() -> Call[list[Row]]:
     """Count what runs now by worker and task type: worker_id, task_type, count, running_seconds (of the longest)."""
-    return _many(
+    return many(
         """
         select to_jsonb(x) from (
           select r.worker_id, r.task_type, count(*) as count, max(r.running_seconds) as running_seconds
@@ -135,4 +117,4 @@ def running_by_type() -> Call[list[Row]]:
 
 def throughput() -> Call[list[Row]]:
     """Read how many tasks have ended, by queue and status: the difference of two looks is the rate."""
-    return _many("select to_jsonb(t) from octop_throughput t")
+    return many("select to_jsonb(t) from octop_throughput t")

@@ -44,14 +44,15 @@ class Selection:
         return {**self.values, "below": task_id}
 
 
-def selection(filter: Filter, moment: datetime) -> Selection:
+def selection(filter: Filter, moment: datetime, *, made_by_now: bool = False) -> Selection:
     """Turn a filter into values for SQL; pure.
 
     Args:
         filter: Any.
         moment: What is now.
+        made_by_now: No task that is made later is meant.
     """
-    found = _Found(moment)
+    found = _Found(moment, made_by_now)
     for condition in filter.conditions:
         found.add(condition)
     return found.selection(filter.statuses())
@@ -67,6 +68,7 @@ class _Found:
     """Gathers values while the conditions of a filter are read."""
 
     moment: datetime
+    made_by_now: bool
     exact: dict[str, frozenset[str]] = field(default_factory=dict)
     bounds: dict[str, datetime] = field(default_factory=dict)
     ids: tuple[str, str] = IDS
@@ -108,6 +110,7 @@ class _Found:
             "id_from": first if first != IDS[0] else None,
             "id_to": last if last != IDS[1] else None,
             "others": json.dumps(self.others, ensure_ascii=False) if self.others else None,
+            "made_until": self.moment.isoformat() if self.made_by_now else None,
             "below": None,
         }
         values |= {key: sorted(self.exact[key]) if key in self.exact else None for key in EXACT}

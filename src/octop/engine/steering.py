@@ -7,9 +7,8 @@ the operator's grants allow it, triggers check it, write it to the audit and let
 from collections.abc import Sequence
 from typing import Final, LiteralString
 
-from octop.engine.audit import ACTS_MAX
 from octop.engine.call import Call
-from octop.engine.reads import Row, _many, _one
+from octop.engine.rows import Row, many, one
 
 QUEUE_VALUES: Final = ("worker_limit", "max_retries", "timeout_seconds", "retry_policy")
 TYPE_VALUES: Final = ("queue", "priority", "max_retries", "timeout_seconds", "retry_policy")
@@ -21,7 +20,7 @@ TYPE_VALUES: Final = ("queue", "priority", "max_retries", "timeout_seconds", "re
 
 def list_queues() -> Call[list[Row]]:
     """Read all queues with what waits and runs, who paused them, and how many workers serve them."""
-    return _many(
+    return many(
         """
         select to_jsonb(q)
                || jsonb_build_object('oldest_due_seconds', extract(epoch from _octop_now() - q.oldest_due_at))
@@ -52,8 +51,7 @@ def queue(name: str) -> Call[Row | None]:
           'declared', coalesce(q.declared, '{}'),
           'set_by', (select coalesce(jsonb_object_agg(x.key, jsonb_build_object('role', x.role, 'at', x.at)), '{}')
              from (select distinct on (k.key) k.key, a.role, a.at
-                     from (select * from octop_audit order by seq desc limit %(acts)s) a
-                     cross join unnest(%(values)s::text[]) k (key)
+                     from octop_audit a cross join unnest(%(values)s::text[]) k (key)
                     where a.subject = s.name and a.action = 'set queue'
                       and a.detail #> array['from', k.key] is distinct from a.detail #> array['to', k.key]
                     order by k.key, a.seq desc) x),
@@ -72,8 +70,8 @@ def queue(name: str) -> Call[Row | None]:
           left join octop_queues q on q.name = s.name
          where s.name = %(name)s::text
         """,
-        {"name": name, "acts": ACTS_MAX, "values": list(QUEUE_VALUES)},
-        _one,
+        {"name": name, "values": list(QUEUE_VALUES)},
+        one,
     )
 
 
@@ -145,7 +143,7 @@ def set_queue(
             "timeout_seconds": timeout_seconds,
             "retry_policy": retry_policy,
         },
-        _one,
+        one,
     )
 
 
@@ -203,7 +201,7 @@ def list_task_types() -> Call[list[Row]]:
         ``workers`` (living ones that know it), ``waiting``, ``blocked`` and ``running`` (among the first 10,000 tasks of that
         status each; ``counts_cut`` tells that there are more), ``frozen`` with ``freeze_reason``, ``frozen_by``, ``frozen_at``.
     """
-    return _many(
+    return many(
         """
         with waiting as materialized (
           select t.task_type from octop_tasks t where t.status in ('pending', 'failed') limit 10000
@@ -242,6 +240,15 @@ def list_task_types() -> Call[list[Row]]:
     )
 
 
+def task_type_is_declared(name: str) -> Call[bool]:
+    """Tell whether a worker has declared this task type."""
+    return Call(
+        "select exists (select from octop_task_types y where y.name = %(name)s::text)",
+        {"name": name},
+        lambda rows: bool(rows[0][0]),
+    )
+
+
 def task_type_details(name: str) -> Call[Row]:
     """Read what the list leaves out of one task type: ``set_by`` (by column) and ``known_by`` (living workers, with versions)."""
     return Call(
@@ -249,8 +256,7 @@ def task_type_details(name: str) -> Call[Row]:
         select jsonb_build_object(
           'set_by', (select coalesce(jsonb_object_agg(x.key, jsonb_build_object('role', x.role, 'at', x.at)), '{}')
              from (select distinct on (k.key) k.key, a.role, a.at
-                     from (select * from octop_audit order by seq desc limit %(acts)s) a
-                     cross join unnest(%(values)s::text[]) k (key)
+                     from octop_audit a cross join unnest(%(values)s::text[]) k (key)
                     where a.subject = %(name)s::text and a.action = 'set task type'
                       and a.detail #> array['from', k.key] is distinct from a.detail #> array['to', k.key]
                     order by k.key, a.seq desc) x),
@@ -261,8 +267,8 @@ def task_type_details(name: str) -> Call[Row]:
              from octop_worker_summary w join octop_workers k on k.id = w.id
             where %(name)s::text = any (k.task_types) and w.state <> 'silent'))
         """,
-        {"name": name, "acts": ACTS_MAX, "values": list(TYPE_VALUES)},
-        lambda rows: _one(rows) or {},
+        {"name": name, "values": list(TYPE_VALUES)},
+        lambda rows: one(rows) or {},
     )
 
 
@@ -319,7 +325,7 @@ def set_task_type(
             "timeout_seconds": timeout_seconds,
             "retry_policy": retry_policy,
         },
-        _one,
+        one,
     )
 
 
@@ -353,7 +359,7 @@ def reset_task_type(name: str) -> Call[bool | None]:
 def failed_tasks(limit: int) -> Call[list[Row]]:
     """Read the newest tasks that wait for a retry or are frozen, with the age of each in seconds."""
     # Two reads, each along its own index; "in (failed, frozen)" would walk all that is live.
-    return _many(
+    return many(
         """
         select to_jsonb(x) || jsonb_build_object('age_seconds', extract(epoch from _octop_now() - x.created_at)) from (
           (select t.id, t.task_type, t.queue, t.status, t.attempt, t.retry_count, t.scheduled_at, t.created_at, t.last_error

@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from octop.model.json_text import RefusedError, from_text, to_text
 from octop.model.records import dataclass_codec, named_tuple_codec, pydantic_codec, typed_dict_codec
-from octop.model.scalars import SCALARS, Codec, Convert, enum_codec, path_codec, refused
+from octop.model.scalars import SCALARS, Codec, Convert, enum_codec, formless, path_codec, refused
 
 _PLAIN: Final[frozenset[type]] = frozenset({str, int, float, bool, type(None)})
 _LISTS: Final = frozenset({list, abc.Sequence, abc.MutableSequence, abc.Iterable, abc.Collection})
@@ -100,7 +100,7 @@ def _encode_any(value: object) -> object:
         return _ANY_SET.encode(value)
     found = codec_for(kind)
     if found is ANY:
-        raise refused(value, "a value with a JSON form")
+        raise formless(value, "a value with a JSON form")
     return found.encode(value)
 
 
@@ -202,7 +202,7 @@ def _dict_codec(key: Codec, item: Codec) -> Codec:
             error.within(str(name))
             raise
         if len(encoded) != len(value):
-            raise refused(value, "a dict whose keys stay different as text")
+            raise formless(value, "a dict whose keys stay different as text")
         return encoded
 
     def decode_dict(value: object) -> object:
@@ -223,7 +223,7 @@ def _key_text(codec: Codec, key: object) -> str:
         return found
     if isinstance(found, int) and not isinstance(found, bool):
         return str(found)
-    raise refused(key, "a key with a JSON form that is text or int")
+    raise formless(key, "a key with a JSON form that is text or int")
 
 
 def _key_value(codec: Codec, key: str) -> object:
@@ -423,7 +423,7 @@ def _no_codec(name: str) -> Codec:
 
 def _encode_any_key(key: object) -> object:
     if isinstance(key, bool | float) or key is None:
-        raise refused(key, "a key that is text or int")
+        raise formless(key, "a key that is text or int")
     return _encode_any(key)
 
 

@@ -157,7 +157,7 @@ class Context:
         return self._is_cancelled()
 
 
-_current: Final[ContextVar[Context | None]] = ContextVar("octop_current_task", default=None)
+context_variable: Final[ContextVar[Context | None]] = ContextVar("octop_current_task", default=None)
 
 
 def current() -> Context:
@@ -166,7 +166,7 @@ def current() -> Context:
     Raises:
         OutsideTaskError: No task runs here: the function was called directly, or in a thread of its own.
     """
-    found = _current.get()
+    found = context_variable.get()
     if found is None:
         message = "octop.current() was called outside of a task"
         raise OutsideTaskError(message, hint="Call it inside the task's function, or in code that the function calls.")

@@ -127,8 +127,9 @@ class TaskDefinition:
             A JSON object: only what was passed, by name.
 
         Raises:
-            InvalidArgumentsError: They do not fit the signature.
-            NotJsonError: A value is not of its annotated type, or has no JSON form; the message begins with the path.
+            InvalidArgumentsError: They do not fit the signature, or a value is not of its annotated type: the message
+                begins with its path.
+            NotJsonError: A value has no JSON form; the message begins with the path.
             InvalidTimeError: A datetime without a zone.
             PayloadTooLargeError: More than 64 million characters; the limit in force is the database's to check.
         """
@@ -142,7 +143,7 @@ class TaskDefinition:
                 if type(value) not in codec.exact:
                     values[name] = codec.encode(value)
         except RefusedError as error:
-            raise error.within(name).when_encoding() from error.__cause__
+            raise error.within(name).when_binding() from error.__cause__
         except RecursionError as error:
             reason = "nested too deeply, or a value that contains itself"
             raise RefusedError(reason).within(name).when_encoding() from error
@@ -201,11 +202,11 @@ class TaskDefinition:
             message = (
                 f"unexpected argument {unknown[0]!r}: {self.name}{_signature_text(self.function)} has no such parameter"
             )
-            raise InvalidArgumentsError(message, hint="The task was enqueued for another version of the function.")
+            raise InvalidArgumentsError(message, hint=self._misfit(plan))
         if not plan.required <= found.keys():
             missing = [name for name in codecs if name in plan.required and name not in found]
             message = f"missing argument {missing[0]!r}: {self.name}{_signature_text(self.function)} needs it"
-            raise InvalidArgumentsError(message, hint="The task was enqueued for another version of the function.")
+            raise InvalidArgumentsError(message, hint=self._misfit(plan))
         name = ""
         try:
             for name, value in found.items():
@@ -215,6 +216,19 @@ class TaskDefinition:
         except RefusedError as error:
             raise error.within(name).when_decoding() from error.__cause__
         return found
+
+    def _misfit(self, plan: Plan) -> str:
+        words = []
+        for each in inspect.signature(self.function).parameters.values():
+            if each.name in plan.contexts:
+                continue
+            kind, default = each.annotation, each.default
+            word = each.name if each.kind is not each.VAR_KEYWORD else f"**{each.name}"
+            if kind is not each.empty:
+                word += f": {kind if isinstance(kind, str) else inspect.formatannotation(kind)}"
+            words.append(word if default is each.empty else f"{word} = {default!r}")
+        takes = ", ".join(words) or "nothing"
+        return f"The task was enqueued for another version of the function, or the call was wrong. It takes: {takes}."
 
     def call(self, arguments: Mapping[str, Any], context: Context | None = None) -> Any:
         """Call the function with what ``unbind`` returned, and with the context where it is asked for.

@@ -148,7 +148,7 @@ class InvalidTimeError(InvalidTaskError):
 
 
 class InvalidArgumentsError(InvalidTaskError):
-    """The arguments do not fit the signature of the task's function."""
+    """The arguments do not fit the names or the annotated types of the task's function: pass what the hint says."""
 
 
 class NotJsonError(InvalidTaskError):

@@ -1,14 +1,19 @@
 """Hooks: what an application wants to be called with. Plain lists, filled by the app, read by the worker."""
 
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from octop.model import codec
 from octop.model.context import Context
 from octop.model.json_text import from_text
 
 log = logging.getLogger(__name__)
+
+META_BYTES_MAX: Final = 65_536
+"""What the engine takes for the ``meta`` of one task, as PostgreSQL prints it: with a space after each colon and comma."""
 
 WorkerHook = Callable[[], object]
 """Called at the start or stop of a worker process; may be async."""
@@ -54,7 +59,8 @@ class Hooks:
     def with_riders(self, task_type: str, meta: str | None) -> str | None:
         """Return the ``meta`` of a new task with what the enqueue hooks add; what the caller said himself goes before.
 
-        A hook that raises is logged and adds nothing: what only watches must not keep an order from being enqueued.
+        A hook that raises is logged and adds nothing, as one whose riders are no JSON, or more than fits beside what is there
+        (64 kB in all): what only watches must not keep an order from being enqueued.
 
         Args:
             task_type: Name of the task type.
@@ -66,16 +72,29 @@ class Hooks:
             ... )
             '{"trace":"mine","for":"send"}'
         """
+        said = from_text(meta) if meta else {}
+        if not isinstance(said, dict):  # the engine will say what is wrong with it
+            return meta
         riders: dict[str, object] = {}
         for hook in self.enqueue:
             try:
-                found = dict(hook(task_type) or {})
-                codec.encode(found)
+                together = riders | _plain(hook(task_type))
+                _check_room(together | said)
             except Exception as error:  # whatever the user's hook raises
-                log.error("the hook %s raised", getattr(hook, "__qualname__", hook), exc_info=error)
+                log.error("the hook %s added nothing", getattr(hook, "__qualname__", hook), exc_info=error)
             else:
-                riders |= found
-        if not riders:
-            return meta
-        said = from_text(meta) if meta else {}
-        return codec.encode(riders | (said if isinstance(said, dict) else {}))
+                riders = together
+        return codec.encode(riders | said) if riders else meta
+
+
+def _plain(found: Mapping[str, object] | None) -> dict[str, object]:
+    """Return riders as the plain values that will be written, so that nothing is found wrong with them later."""
+    plain = from_text(codec.encode(dict(found or {})))
+    return plain if isinstance(plain, dict) else {}
+
+
+def _check_room(meta: dict[str, object]) -> None:
+    size = len(json.dumps(meta, ensure_ascii=False).encode())
+    if size > META_BYTES_MAX:
+        message = f"with its riders, meta has {size:,} bytes, more than {META_BYTES_MAX:,}"
+        raise ValueError(message)

@@ -21,14 +21,16 @@ class RefusedError(Exception):
         reason: Why, as the end of a sentence that begins with the path.
         steps: Keys and indexes from the inside out.
         of_time: True = the value is a moment without a zone.
+        wanted: What the annotation wants in its place (``an int``); empty = no value like this has a JSON form.
     """
 
-    def __init__(self, reason: str, *, of_time: bool = False) -> None:
+    def __init__(self, reason: str, *, of_time: bool = False, wanted: str = "") -> None:
         """Begin with the reason; containers add their steps."""
         super().__init__(reason)
         self.reason = reason
         self.steps: list[str | int] = []
         self.of_time = of_time
+        self.wanted = wanted
 
     def within(self, step: str | int) -> "RefusedError":
         """Add the key or index under which the refused value stands."""
@@ -47,6 +49,12 @@ class RefusedError(Exception):
         return NotJsonError(
             self.message, hint="Pass plain values, or annotate the parameter with a type that has a JSON form."
         )
+
+    def when_binding(self) -> InvalidTimeError | NotJsonError | InvalidArgumentsError:
+        """Return the public error for an argument of a call."""
+        if self.wanted and not self.of_time:
+            return InvalidArgumentsError(self.message, hint=f"Pass {self.wanted}. Nothing was enqueued.")
+        return self.when_encoding()
 
     def when_decoding(self) -> InvalidTimeError | InvalidArgumentsError:
         """Return the public error for a value that was read from a row."""

@@ -52,7 +52,14 @@ def refused(value: object, wanted: str) -> RefusedError:
     except Exception as error:  # noqa: BLE001 - a __repr__ that raises must not hide what is wrong
         shown = f"<unprintable: {type(error).__name__}>"
     shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-    return RefusedError(f"{wanted} was expected, not {type(value).__name__} {shown}")
+    return RefusedError(f"{wanted} was expected, not {type(value).__name__} {shown}", wanted=wanted)
+
+
+def formless(value: object, wanted: str) -> RefusedError:
+    """Return the error for a value that no annotation could give a JSON form."""
+    error = refused(value, wanted)
+    error.wanted = ""
+    return error
 
 
 def _encode_bool(value: object) -> object:

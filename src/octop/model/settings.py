@@ -54,6 +54,12 @@ class Settings:
     app: str | None
     origins: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def app_folder(self) -> Path | None:
+        """Return the folder of the settings file that names the application; None when something else does."""
+        path = Path(re.sub(r":\d+$", "", self.origins.get("app", "default")))
+        return path.parent if path.name in FILES else None
+
     def __repr__(self) -> str:
         """Return all but the passwords."""
         shown = None if self.dsn is None else masked_dsn(self.dsn)

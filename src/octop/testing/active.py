@@ -16,15 +16,24 @@ _pairs: "Final[list[tuple[Database, Octop | None]]]" = []
 
 
 def push(database: "Database", app: "Octop | None") -> None:
-    """Make a database, and perhaps an application that points at it, the one that is meant."""
+    """Make a database, and perhaps an application that points at it, the one that is meant.
+
+    Applications that lead anywhere else are refused meanwhile: a test must not write into a real database.
+    """
+    from octop.engine.pools import databases_of_tests  # noqa: PLC0415 - loads psycopg
+
     _pairs.append((database, app))
+    databases_of_tests.append(database.dsn)
 
 
 def remove(database: "Database", app: "Octop | None") -> None:
     """Take back the latest ``push`` of these two."""
+    from octop.engine.pools import databases_of_tests  # noqa: PLC0415 - loads psycopg
+
     for at in range(len(_pairs) - 1, -1, -1):
         if _pairs[at][0] is database and _pairs[at][1] is app:
             del _pairs[at]
+            databases_of_tests.remove(database.dsn)
             return
 
 

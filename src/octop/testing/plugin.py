@@ -3,7 +3,7 @@
 It is loaded at every start of pytest where Octop is installed, so it imports nothing but pytest; no fixture is autouse.
 
 octop_database  a database of the test's own, ``octop.testing.Database``; the application of ``octop_app`` points at it
-octop_app       the application: setting ``octop_app``, OCTOP_APP or the settings files; None = none. Override it in conftest.py
+octop_app       the application: setting ``octop_app``, OCTOP_APP, octop.toml, else tasks.py; may be overridden in conftest.py
 octop_clock     the clock of that database: ``octop_clock.travel(hours=1)``
 octop_drain     runs what is due in it: ``octop_drain()``; in async tests ``await octop_database.drain_async()``
 
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 _SERVER = pytest.StashKey["Server"]()
 _KEPT = pytest.StashKey["list[tuple[str, str]]"]()
+NAME_IT = (
+    "Set octop_app = module:attribute in the pytest settings, or override the fixture octop_app"
+    " (to return None, if the tests enqueue nothing through an application)."
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -78,17 +82,20 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.fixture(scope="session")
 def octop_app(pytestconfig: pytest.Config) -> Octop | None:
-    """Give the application that tests use: setting octop_app, else OCTOP_APP or the settings files; None if there is none."""
+    """Give the application that tests use: setting octop_app, else OCTOP_APP, the settings files, or tasks.py."""
+    from octop.model.errors import ApplicationError  # noqa: PLC0415 - a run without Octop loads nothing of it
+    from octop.model.settings import load_settings  # noqa: PLC0415 - likewise
+    from octop.worker.load import Named, load_application, named_application  # noqa: PLC0415 - likewise
+
     spec = pytestconfig.getini("octop_app")
-    if not spec:
-        from octop.model.settings import load_settings  # noqa: PLC0415 - a run without Octop loads nothing of it
-
-        spec = load_settings(folder=pytestconfig.rootpath).app
-    if not spec:
-        return None
-    from octop.worker.load import load_application  # noqa: PLC0415 - likewise
-
-    found: Any = load_application(spec)
+    root = pytestconfig.rootpath
+    named = Named(spec, None) if spec else named_application(load_settings(folder=root), root)
+    if named is None:
+        pytest.fail(f"which application? None was named, and there is no tasks.py in {root}. {NAME_IT}", pytrace=False)
+    try:
+        found: Any = load_application(*named)
+    except ApplicationError as error:
+        pytest.fail(f"{error}\n{NAME_IT}", pytrace=False)
     return found  # type: ignore[no-any-return]  # an Octop, or what behaves like one
 
 

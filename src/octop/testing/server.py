@@ -3,13 +3,13 @@
 import contextlib
 import fcntl
 import os
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+from octop.engine.private_user import roomy_memory
 from octop.model.errors import ConfigurationError, PrivateDatabaseError
 from octop.model.settings import DEFAULT_SCHEMA
 from octop.testing.database import Database
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from octop.engine.throwaway import Throwaways
 
 VARIABLE: Final = "OCTOP_TEST_DSN"
-MEMORY_FOLDER: Final = Path("/dev/shm")
-MEMORY_BYTES_MIN: Final = 4 * 1024**3
 SETTINGS: Final = {
     # what is thrown away need not reach the disk
     "fsync": "off",
@@ -128,8 +126,8 @@ def private_folder() -> Path:
 
     on_disk = default_directory().with_name("tests")
     with contextlib.suppress(OSError):
-        if os.access(MEMORY_FOLDER, os.W_OK) and shutil.disk_usage(MEMORY_FOLDER).free >= MEMORY_BYTES_MIN:
-            folder = MEMORY_FOLDER / f"octop-tests-{os.geteuid()}"
+        if (memory := roomy_memory()) is not None:
+            folder = memory / f"octop-tests-{os.geteuid()}"
             # every user of the machine may write there: it must be ours, and no link to somewhere else
             folder.mkdir(mode=0o700, exist_ok=True)
             found = folder.lstat()

@@ -15,7 +15,7 @@ import threading
 from contextvars import copy_context
 from typing import Any, Final
 
-from octop.model.context import Context, _current
+from octop.model.context import Context, context_variable
 from octop.model.control_flow import Cancel, Retry, Snooze
 from octop.model.definition import TaskDefinition
 from octop.model.errors import ApplicationError, ResultTooLargeError
@@ -40,11 +40,11 @@ def main() -> None:
     if hello is None:
         return
     _die_with_parent(int(hello["parent"]))
-    sys.path += [entry for entry in hello["path"] if entry not in sys.path]
+    sys.path[:] = dict.fromkeys([*hello["path"], *sys.path])  # what the worker would import, in the same order
     os.register_at_fork(after_in_child=channel.close)
     own = os.getpid()
     try:
-        application = load_application(hello["application"])
+        application = load_application(hello["application"], hello.get("folder"))
     except ApplicationError as error:
         _end_copy(own)
         channel.send({"unable": cleaned(str(error), 10_000)})
@@ -97,7 +97,7 @@ def run_one(application: Application, message: Message) -> Message:
 
 def _call(definition: TaskDefinition, claimed: Claimed) -> Any:
     context = Context(claimed)
-    _current.set(context)
+    context_variable.set(context)
     answer = definition.call(definition.unbind(claimed.payload), context)
     return asyncio.run(answer) if definition.is_async else answer
 

@@ -122,13 +122,15 @@ def environment_of_children(environment: Mapping[str, str]) -> dict[str, str]:
 class Children:
     """The child processes of one worker: as many as are busy at once; idle ones end after a minute."""
 
-    def __init__(self, application: str | None) -> None:
+    def __init__(self, application: str | None, import_folder: str | None = None) -> None:
         """Begin without processes.
 
         Args:
             application: What each of them imports; None = process tasks can not be run.
+            import_folder: Where its module is looked for first.
         """
         self._application = application
+        self._import_folder = import_folder
         self._idle: list[Child] = []
         self._all: set[Child] = set()
 
@@ -174,6 +176,14 @@ class Children:
         self._all.discard(child)
         child.kill()
 
+    def _hello(self) -> Message:
+        return {
+            "application": self._application,
+            "folder": self._import_folder,
+            "parent": os.getpid(),
+            "path": sys.path,
+        }
+
     async def _start(self) -> Child:
         if self._application is None:
             message = "a task that runs in a process needs an application that can be imported by name"
@@ -198,7 +208,7 @@ class Children:
         child = Child(process, reader, writer)
         self._all.add(child)
         try:
-            answer = await child.ask({"application": self._application, "parent": os.getpid(), "path": sys.path})
+            answer = await child.ask(self._hello())
         except BaseException:
             self._forget(child)
             raise

@@ -7,16 +7,36 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from octop.model.definition import TaskDefinition
 from octop.model.errors import ApplicationError
 from octop.model.hooks import Hooks
+from octop.model.settings import Settings
 
 log = logging.getLogger(__name__)
 
 OURS: Final = Path(__file__).parents[1]
 MAIN_ALIAS: Final = "__octop_main__"
+TASKS: Final = "tasks"
+"""The module that is taken when nothing names one: what `octop init` writes."""
+
+
+class Named(NamedTuple):
+    """An application that is not loaded yet.
+
+    Attributes:
+        spec: ``module:attribute``, ``module`` or the path of a ``.py`` file.
+        folder: Where its module is looked for first; None = nowhere in particular.
+    """
+
+    spec: str
+    folder: Path | None
+
+    @property
+    def import_folder(self) -> str | None:
+        """Return the folder as text, for ``WorkerOptions``."""
+        return None if self.folder is None else str(self.folder)
 
 
 class Application(Protocol):
@@ -31,13 +51,28 @@ class Application(Protocol):
         """Hold what is called around the life of worker and task."""
 
 
-def load_application(spec: str) -> Application:
+def named_application(settings: Settings, folder: Path | None = None) -> Named | None:
+    """Return the application that the settings name, else ``tasks.py``; None when there is none of the two.
+
+    Args:
+        settings: As they were found.
+        folder: Where ``tasks.py`` may be; None = the current folder.
+    """
+    if settings.app:
+        return Named(settings.app, settings.app_folder)
+    folder = Path.cwd() if folder is None else folder
+    return Named(TASKS, folder) if (folder / f"{TASKS}.py").is_file() else None
+
+
+def load_application(spec: str, folder: str | Path | None = None) -> Application:
     """Import the application that ``module:attribute`` names.
 
-    The current folder is put on the import path. Without an attribute the module is searched for its one application.
+    The current folder is put on the import path, and ``folder`` before it. Without an attribute the module is searched
+    for its one application.
 
     Args:
         spec: ``module:attribute``, ``module``, or the path of a ``.py`` file in place of the module.
+        folder: Where the module is looked for first: that of the settings file which names it.
 
     Returns:
         The application.
@@ -52,7 +87,9 @@ def load_application(spec: str) -> Application:
         raise ApplicationError(message, hint="Give module:attribute, for example `octop worker -A shop.tasks:octop`.")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
-    module = _imported(name)
+    if folder is not None:
+        sys.path[:] = [str(folder), *(entry for entry in sys.path if entry != str(folder))]
+    module = _imported(name, Path(folder or ""))
     if not attribute:
         return _only_application(module)
     found: Any = module
@@ -79,9 +116,18 @@ def application_folder(spec: str) -> Path | None:
     return Path(file).resolve().parent
 
 
-def _imported(name: str) -> ModuleType:
+def _imported(name: str, folder: Path) -> ModuleType:
+    is_file = name.endswith(".py")
+    if is_file and not (folder / name).is_file():
+        message = f"there is no file {folder / name}"
+        raise ApplicationError(
+            message, hint=f"Name a file that is there, or a module. The current folder: {Path.cwd()}."
+        )
+    if not is_file and not all(part.isidentifier() for part in name.split(".")):
+        message = f"{name!r} is neither the name of a module nor a .py file"
+        raise ApplicationError(message, hint="Give module:attribute as in `shop.tasks:octop`, or a file: app/tasks.py.")
     try:
-        return _from_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
+        return _from_file(folder / name) if is_file else importlib.import_module(name)
     except BaseException as error:
         # SystemExit and KeyboardInterrupt too: a worker that starts without its tasks would be alive and useless.
         if (
@@ -144,6 +190,9 @@ def _only_application(module: ModuleType) -> Application:
     found = {id(getattr(module, name)): getattr(module, name) for name in _applications(module)}
     if len(found) != 1:
         message = f"the module {module.__name__} holds {len(found) or 'no'} application{'s' if len(found) > 1 else ''}"
-        raise ApplicationError(message, hint=f"Name it: {module.__name__}:ATTRIBUTE.")
+        hint = f"Name it: {module.__name__}:ATTRIBUTE."
+        if not found:
+            hint = f"{module.__file__} has no `octop = Octop()`; `octop init` in an empty folder shows one."
+        raise ApplicationError(message, hint=hint)
     application: Application = next(iter(found.values()))
     return application

@@ -19,6 +19,7 @@ class WorkerOptions:
         schema: Schema in which the engine is installed.
         application: ``module:attribute`` of the application, which child processes import. None only for a worker inside the
             user's own process.
+        import_folder: Where its module is looked for first; None = on the import path, which the current folder is on.
         queues: Limit by queue, None = ``concurrency``. Named queues are the only ones served; None = those of the registered types.
         concurrency: Tasks at once from each queue that names no limit, 1 to 10,000; None = ``worker.concurrency`` of the
             configuration. An operator's limit for the queue wins over both.
@@ -31,6 +32,7 @@ class WorkerOptions:
         listen: Hold a connection for LISTEN; without it the worker polls, as behind a pooler in transaction mode.
         log_format: ``text`` or ``json``.
         log_level: Name of the lowest level that is logged.
+        tell_tasks: Log the end of each task, with the traceback where it failed: not for thousands a second.
 
     Raises:
         ConfigurationError: When a value is out of its bounds.
@@ -39,6 +41,7 @@ class WorkerOptions:
     dsn: str = field(repr=False)
     schema: str = "public"
     application: str | None = None
+    import_folder: str | None = None
     queues: Mapping[str, int | None] | None = None
     concurrency: int | None = None
     processes: int = 1
@@ -49,6 +52,7 @@ class WorkerOptions:
     listen: bool = True
     log_format: str = "text"
     log_level: str = "INFO"
+    tell_tasks: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no worker could do."""

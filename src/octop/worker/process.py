@@ -40,7 +40,7 @@ def main() -> int:
     os.environ["OCTOP_DSN"] = options.dsn
     os.environ["OCTOP_SCHEMA"] = options.schema
     try:
-        application = load_application(options.application or "")
+        application = load_application(options.application or "", options.import_folder)
     except OctopError as error:
         return _refuse(channel, error)
     loop = asyncio.new_event_loop()

@@ -1,5 +1,7 @@
 """From whatever a task raised to what is written down. Nothing that a task raises may stop this, and nothing of it is kept."""
 
+import contextlib
+import inspect
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +25,8 @@ _OF_ERROR: Final[dict[str, Any]] = {
     for name in ("__traceback__", "__cause__", "__context__", "__suppress_context__", "__dict__")
 }
 _OF_CLASS: Final[dict[str, Any]] = {name: type.__dict__[name] for name in ("__module__", "__qualname__", "__mro__")}
+# Code whose frame may be suspended, and run on.
+_GOES_ON: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _OF_GROUP: Final[Any] = BaseExceptionGroup.__dict__["exceptions"]
 
 
@@ -190,12 +194,34 @@ def plain_failure(
 
 
 def let_go(error: BaseException) -> None:
-    """Clear the frames of an exception: an exception that points at itself would keep megabytes until the next collection."""
-    try:
-        traceback.clear_frames(_OF_ERROR["__traceback__"].__get__(error))
-        _OF_ERROR["__traceback__"].__set__(error, None)
-    except BaseException:  # noqa: BLE001 - closing a frame runs the user's `finally`
-        return
+    """Let go of all frames of an exception and of those that led to it, or are grouped in it.
+
+    An exception that points at itself would keep megabytes until the next collection. Locals of plain functions are cleared,
+    too, for whoever still holds a frame; not those of coroutines and generators: one that caught the exception and goes on
+    (a reader of a connection, shared by tasks) would be closed by it.
+    """
+    seen: set[int] = set()
+    left = [error]
+    while left:
+        at = left.pop()
+        if id(at) in seen:
+            continue
+        seen.add(id(at))
+        with contextlib.suppress(BaseException):  # RecursionError, MemoryError: what can still be let go of is
+            left += [each for name in ("__cause__", "__context__") if (each := _OF_ERROR[name].__get__(at)) is not None]
+            if issubclass(type(at), BaseExceptionGroup):
+                left += _OF_GROUP.__get__(at)
+            frames: TracebackType | None = _OF_ERROR["__traceback__"].__get__(at)
+            _OF_ERROR["__traceback__"].__set__(at, None)
+            _clear(frames)
+
+
+def _clear(frames: TracebackType | None) -> None:
+    while frames is not None:
+        if not frames.tb_frame.f_code.co_flags & _GOES_ON:
+            with contextlib.suppress(RuntimeError):  # it runs
+                frames.tb_frame.clear()
+        frames = frames.tb_next
 
 
 def _beyond_ours(frames: TracebackType | None) -> TracebackType | None:

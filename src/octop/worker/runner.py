@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import Any, Final
 
-from octop.model.context import _current
+from octop.model.context import context_variable
 from octop.model.control_flow import Cancel, Retry, Snooze
 from octop.model.definition import TaskDefinition
 from octop.model.errors import ResultTooLargeError, UnknownTaskTypeError
@@ -25,6 +25,7 @@ from octop.worker.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 
+FAILURES: Final = (OutcomeKind.FAILURE, OutcomeKind.TIMEOUT, OutcomeKind.LOST)
 AGAIN_SECONDS: Final = 2.0
 # Less than the default of worker.deadline_grace_seconds: by then a sweep ends what is over its limit.
 CHILD_START_SECONDS_MAX: Final = 8.0
@@ -56,6 +57,7 @@ class Runner:
     Attributes:
         stepping: The task whose code runs on the loop now, or ran last: named when the loop is blocked.
         result_bytes_max: Setting ``task.result_bytes_max``.
+        tells: Log the end of each attempt, and the traceback of a failure.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Runner:
         """
         self.stepping: Claimed | None = None
         self.result_bytes_max = 1 << 20
+        self.tells = False
         self._registry = registry
         self._hooks = hooks
         self._holdings = holdings
@@ -119,7 +122,7 @@ class Runner:
             slot.deadline = math.inf
         if slot.interrupts or (slot.task is not None and slot.task.cancelling()):
             await _absorb(slot)
-        if value is None and error is None and slot.reason is None and not self._hooks.success:
+        if value is None and error is None and slot.reason is None and not (self._hooks.success or self.tells):
             self._holdings.success(slot.claimed, None)
             return
         try:
@@ -141,8 +144,10 @@ class Runner:
 
     def _first_step(self, slot: Slot, claimed: Claimed) -> tuple[Coroutine[Any, Any, Any], object]:
         """Begin, inside the context of the attempt. Most tasks never wait: StopIteration carries what they returned."""
+        if self.tells:
+            slot.began = time.monotonic()
         context = slot.context = AttemptContext(claimed)
-        _current.set(context)
+        context_variable.set(context)
         definition = self._registry.get(claimed.task_type)
         if definition is None:
             message = f"no function is registered as {claimed.task_type}"
@@ -310,6 +315,8 @@ class Runner:
                 size = 0 if text is None else len(text.encode())
                 if size <= self.result_bytes_max:
                     self._holdings.success(claimed, text)
+                    if self.tells:
+                        _tell(slot, claimed, "success")
                     if self._hooks.success and context is not None:
                         await call_hooks(self._hooks.success, context, value)
                     return
@@ -320,6 +327,8 @@ class Runner:
         else:
             outcome = self._outcome(slot, claimed, error if error is not None else value)
         if outcome is not None and self._holdings.outcome(outcome):
+            if self.tells and outcome.kind not in FAILURES:
+                _tell(slot, claimed, outcome.kind.value)
             await self._tell_of_failure(claimed, context, outcome, error)
         if error is not None and claimed.id not in self._remembered:
             let_go(error)
@@ -380,16 +389,18 @@ class Runner:
     async def _tell_of_failure(
         self, claimed: Claimed, context: AttemptContext | None, outcome: Outcome, error: BaseException | None
     ) -> None:
-        if outcome.kind not in (OutcomeKind.FAILURE, OutcomeKind.TIMEOUT, OutcomeKind.LOST):
+        if outcome.kind not in FAILURES:
             return
+        trace = f"\n{outcome.traceback.rstrip()}" if self.tells and outcome.traceback else ""
         log.warning(
-            "%s of %s %s, attempt %d: %s: %s",
+            "%s of %s %s, attempt %d: %s: %s%s",
             outcome.kind.value,
             claimed.task_type,
             claimed.id,
             claimed.attempt,
             outcome.error_class,
             (outcome.error_message or "").partition("\n")[0][:500],
+            trace,
             extra={
                 "task_id": claimed.id,
                 "task_type": claimed.task_type,
@@ -423,6 +434,22 @@ class Runner:
             hooks = {"failed": self._hooks.retry, "frozen": self._hooks.freeze}.get(verdict, [])
             await call_hooks(hooks, *found)
             let_go(found[1])
+
+
+def _tell(slot: Slot, claimed: Claimed, what: str) -> None:
+    log.info(
+        "%s of %s %s after %d ms",
+        what,
+        claimed.task_type,
+        claimed.id,
+        (time.monotonic() - slot.began) * 1000,
+        extra={
+            "task_id": claimed.id,
+            "task_type": claimed.task_type,
+            "attempt": claimed.attempt,
+            "queue": claimed.queue,
+        },
+    )
 
 
 async def _on_loop(definition: TaskDefinition, context: AttemptContext, claimed: Claimed) -> Any:

@@ -91,8 +91,9 @@ class Runtime:
         self._exchange_link = Link(options, "exchange", worker_id, is_over=lambda: self.shutdown.is_hopeless)
         self._control_link = Link(options, "control", worker_id, is_over=self._over.is_set)
         self.holdings = self._holdings = Holdings()
-        self._children = Children(options.application)
+        self._children = Children(options.application, options.import_folder)
         self.runner = Runner(registry, hooks, self._holdings, self._children, self._wake)
+        self.runner.tells = options.tell_tasks
         self._pools = {name: self._pool() for name in self._queues()}
         self._exchanger = Exchanger(
             worker_id, self._exchange_link, self._holdings, self._pools, self._versions(), lease

@@ -58,12 +58,14 @@ class Slot:
         job: The thread that runs it; None = it runs elsewhere.
         child: The process that runs it; None = it runs elsewhere.
         waited: The task has waited for something at least once.
+        began: Monotonic moment of the start, where ends are told (``Runner.tells``).
         starting: The process that is to run it is not ready yet; the time limit begins when it is.
         waiter: Set while the place is empty and waits.
     """
 
     __slots__ = (
         "alarm_at",
+        "began",
         "child",
         "claimed",
         "context",
@@ -83,6 +85,7 @@ class Slot:
         self.task: asyncio.Task[None] | None = None
         self.waiter: asyncio.Future[None] | None = None
         self.alarm_at = math.inf
+        self.began = 0.0
         self.waited = True
         self.clear()
 

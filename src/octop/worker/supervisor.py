@@ -272,6 +272,8 @@ class Supervisor:
 
     async def _reload(self) -> None:
         async for changed in changes(await self._folder):
+            if self._stopping.is_set():
+                return
             log.info("%s changed: restarting", ", ".join(sorted(changed)[:3]))
             self._changed.set()
             for worker in self._workers.values():

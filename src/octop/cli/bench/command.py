@@ -109,7 +109,9 @@ def _progress(output: Output, what: str, total: int | None) -> Iterator[Callable
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - rich costs 60 ms
 
     columns = (TextColumn("{task.description:<26}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=output.console(sys.stderr), transient=True) as progress:
+    with Progress(
+        *columns, console=output.console(sys.stderr), transient=True, redirect_stdout=False, redirect_stderr=False
+    ) as progress:
         bar = progress.add_task(what, total=total)
         yield lambda done: progress.update(bar, completed=done)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from octop.cli.check.finding import Finding
+from octop.cli.check.kinds import found
 from octop.model.errors import InvalidTaskError
 
 if TYPE_CHECKING:
+    from octop.cli.findings import Finding
     from octop.model.definition import TaskDefinition
 
 
@@ -23,4 +24,4 @@ def signatures(registry: Mapping[str, TaskDefinition]) -> Iterator[Finding]:
             try:
                 _ = definition.plan
             except InvalidTaskError as error:
-                yield Finding("annotation", name, error.message, error.hint)
+                yield found("code.annotation", error.message, error.hint, task_type=name)

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from octop.cli.check.finding import ERROR, Finding
+from octop.cli.findings import failing
 from octop.cli.invocation import Invocation, global_options, pass_invocation
-from octop.model.errors import ConfigurationError
+from octop.cli.output import number
 
 if TYPE_CHECKING:
     from octop.cli.check.payloads import Looked
+    from octop.cli.findings import Finding
     from octop.worker.load import Application
 
 SAMPLE: Final = 1_000
@@ -45,7 +46,7 @@ class SampleSize(click.ParamType):  # type: ignore[type-arg]  # generic since cl
     metavar="N|all",
     help="Read about so many payloads of each task type; names are compared for every task anyway.",
 )
-@click.option("--strict", is_flag=True, help="Let what passes by itself count as a finding: workers of other code.")
+@click.option("--strict", is_flag=True, help="Let what is only worth knowing count as a finding.")
 @global_options(reads=True, application=True)
 @pass_invocation
 def check(invocation: Invocation, *, no_database: bool, sample: int | str, strict: bool) -> int:
@@ -56,15 +57,12 @@ def check(invocation: Invocation, *, no_database: bool, sample: int | str, stric
     """
     from octop.worker.load import load_application  # noqa: PLC0415 - help need not load the worker
 
-    spec = invocation.settings.app
-    if not spec:
-        message = "which application? None was named"
-        raise ConfigurationError(message, hint="octop check -A module:attribute, or OCTOP_APP, or app in octop.toml")
-    application = load_application(spec)
-    report = _Report(invocation, spec, application)
+    named = invocation.application
+    application = load_application(*named)
+    report = _Report(invocation, named.spec, application)
     report.look(None if no_database else sample)
     report.print()
-    return EXIT_FINDINGS if any(each.severity == ERROR or strict for each in report.findings) else 0
+    return EXIT_FINDINGS if failing(report.findings, strict=strict) else 0
 
 
 class _Report:
@@ -99,10 +97,11 @@ class _Report:
             require(connection, self._invocation.settings.schema)
             per_type = sample if isinstance(sample, int) else None
             workers = run(connection, queued.living_workers())
-            others = types_of_others(self._registry, workers)
+            queues = run(connection, queued.queues_of_types())
+            others = types_of_others(self._registry, workers, queues)
             payloads = Payloads(connection, self._registry, others=others, per_type=per_type, told=told)
             self.findings += payloads.findings()
-            self.findings += other_workers(self._registry, workers, run(connection, queued.queues_of_types()))
+            self.findings += other_workers(self._registry, workers, queues)
         self._looked = payloads.looked
         self._workers = len(workers)
 
@@ -112,9 +111,11 @@ class _Report:
         if output.as_json:
             output.json({"findings": [each.as_json() for each in self.findings], "looked_at": self._looked_at()})
             return
-        for each in self.findings:
-            for line in _lines(each):
-                output.line(line)
+        from octop.cli.findings import Listing  # noqa: PLC0415 - keeps help fast
+
+        listing = Listing(output)
+        for finding in self.findings:
+            listing.finding(finding)
         for line in self._words():
             output.line(line)
 
@@ -124,7 +125,6 @@ class _Report:
         if looked is not None:
             found |= {
                 "tasks": looked.tasks,
-                "tasks_of_others": looked.others,
                 "shapes": looked.shapes,
                 "payloads": looked.payloads,
                 "sample": "all" if looked.per_type is None else looked.per_type,
@@ -134,46 +134,20 @@ class _Report:
 
     def _words(self) -> list[str]:
         looked, own = self._looked, self._own_types()
-        verdict = "Fits" if not self.findings else f"{_number(len(self.findings), 'finding')}"
-        lines = [f"{verdict}. Looked at {self._spec} with {_number(own, 'task type')}."]
+        verdict = "Fits" if not self.findings else number(len(self.findings), "finding")
+        lines = [f"{verdict}. Looked at {self._spec} with {number(own, 'task type')}."]
         if looked is None:
             return [*lines, "Not at a database: --no-database."]
-        tasks = f"{_number(looked.tasks, 'queued task')} of {_number(looked.task_types, 'type')}"
+        tasks = f"{number(looked.tasks, 'queued task')} of {number(looked.task_types, 'type')}"
         values = (
             "every value"
             if looked.payloads >= looked.known
             else f"values of {looked.payloads:,} of them (--sample {looked.per_type}; --sample all reads all)"
         )
         lines.append(
-            f"In the database: {tasks}: the names of all arguments, {values}; {_number(self._workers, 'living worker')}."
+            f"In the database: {tasks}: the names of all arguments, {values}; {number(self._workers, 'living worker')}."
         )
-        if looked.others:
-            lines.append(
-                f"{_number(looked.others, 'task')} of types that workers of other applications run: left alone."
-            )
         return lines
 
     def _own_types(self) -> int:
         return sum(name == each.name for name, each in self._registry.items())
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def _lines(finding: Finding) -> list[str]:
-    from octop.cli.output import clean  # noqa: PLC0415 - keeps help fast
-
-    counted = "" if not finding.count else _number(finding.count, "worker" if "worker" in finding.kind else "task")
-    head = f"{finding.severity}: {finding.task_type}: " if finding.task_type else f"{finding.severity}: "
-    lines = [head + clean(finding.what)]
-    if counted and finding.ids:
-        more = finding.count - len(finding.ids)
-        also = f" and {more:,} more" if more > 0 else ""
-        at_least = "at least " if finding.sampled else ""
-        oldest = "the oldest " if finding.kind == "unknown_type" else ""
-        also = "" if oldest else also
-        lines.append(f"  {at_least}{counted}: {oldest}{', '.join(map(clean, finding.ids))}{also}")
-    if finding.hint:
-        lines.append(f"  hint: {finding.hint}")
-    return lines

@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
-from octop.cli.check.finding import IDS_MAX, Finding
+from octop.cli.check.kinds import found
+from octop.cli.findings import IDS_MAX
 from octop.engine import queued
 from octop.model.errors import InvalidTaskError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
+    from octop.cli.findings import Finding
     from octop.engine.connect import EngineConnection
     from octop.engine.queued import Shape
     from octop.model.definition import TaskDefinition
@@ -32,7 +34,7 @@ MISFITS_MAX: Final = 500
 _ARGUMENT: Final = re.compile(r"\$(?:\.(\w+)|\[\"(.*?)\"\])")
 
 Misfit = tuple[str, str, str]
-"""Kind of finding, task type, argument (or version)."""
+"""Id of the finding, task type, argument (or version)."""
 
 
 @dataclass
@@ -45,7 +47,6 @@ class Looked:
         shapes: Distinct combinations of keys and JSON types.
         known: Those of the tasks whose type the code knows.
         payloads: Payloads that were read as the annotated types.
-        others: Tasks of types that belong to another application.
         per_type: At most about so many of each type; None = all.
     """
 
@@ -54,7 +55,6 @@ class Looked:
     shapes: int = 0
     known: int = 0
     payloads: int = 0
-    others: int = 0
     per_type: int | None = None
 
 
@@ -79,7 +79,7 @@ class Payloads:
     Args:
         connection: To the database.
         registry: Task types by name and alias.
-        others: Task types that a worker of another application runs.
+        others: Task types that workers of other applications run, and they alone.
         per_type: Read about so many payloads of each task type; None = all.
         told: Called with how many more payloads were read.
 
@@ -117,8 +117,8 @@ class Payloads:
         self._values()
         for name, first in sorted(self._unknown.items()):
             yield self._unknown_type(name, first)
-        for (kind, name, argument), found in sorted(self._misfits.items()):
-            yield self._finding(kind, name, argument, found)
+        for (kind, name, argument), misfits in sorted(self._misfits.items()):
+            yield self._finding(kind, name, argument, misfits)
 
     # --- names --------------------------------------------------------------------------------------------------------
 
@@ -126,14 +126,11 @@ class Payloads:
         self.looked.shapes += 1
         self._counts[shape.task_type] += shape.count
         definition = self._registry.get(shape.task_type)
-        if definition is None and shape.task_type in self._others:
-            self.looked.others += shape.count
-            return
         if definition is None:
             self._unknown[shape.task_type] = min(shape.first_id, self._unknown.get(shape.task_type, shape.first_id))
             return
         if (shape.min_version or 1) > definition.policy.version:
-            self._misfit("needs_newer_code", shape, str(shape.min_version))
+            self._misfit("tasks.needs_newer_code", shape, str(shape.min_version))
         try:
             plan = definition.plan
         except InvalidTaskError:
@@ -141,30 +138,32 @@ class Payloads:
         unexpected = [] if plan.rest is not None else [key for key in shape.keys if key not in plan.codecs]
         missing = sorted(plan.required - set(shape.keys))
         for argument in unexpected:
-            self._misfit("unexpected_argument", shape, argument)
+            self._misfit("tasks.unexpected_argument", shape, argument)
         for argument in missing:
-            self._misfit("missing_argument", shape, argument)
+            self._misfit("tasks.missing_argument", shape, argument)
         if not unexpected and not missing and len(self._first_ids) < FIRST_IDS_MAX:
             self._first_ids.append(shape.first_id)
 
     def _misfit(self, kind: str, shape: Shape, argument: str) -> None:
-        found = self._misfits.setdefault((kind, shape.task_type, argument), _Misfits())
-        found.add(shape.count, shape.first_id)
-        if kind != "needs_newer_code" and sum(len(each.keys) for each in self._misfits.values()) < MISFITS_MAX:
-            found.keys.add((shape.task_type, shape.keys))
+        misfits = self._misfits.setdefault((kind, shape.task_type, argument), _Misfits())
+        misfits.add(shape.count, shape.first_id)
+        if kind != "tasks.needs_newer_code" and sum(len(each.keys) for each in self._misfits.values()) < MISFITS_MAX:
+            misfits.keys.add((shape.task_type, shape.keys))
 
     def _find_ids(self) -> None:
         """Find the ids of the tasks behind the shapes whose names do not fit, until each finding has ten."""
-        lacking = {key: found for key, found in self._misfits.items() if found.keys and len(found.ids) < found.count}
-        wanted = sorted({keys for found in lacking.values() for keys in found.keys})
+        lacking = {
+            key: misfits for key, misfits in self._misfits.items() if misfits.keys and len(misfits.ids) < misfits.count
+        }
+        wanted = sorted({keys for misfits in lacking.values() for keys in misfits.keys})
         if not wanted:
             return
         with queued.ids_of(self._connection, wanted) as rows:
             for task_id, name, keys in rows:
-                for key, found in list(lacking.items()):
-                    if (name, keys) in found.keys:
-                        found.add(0, task_id)
-                        if len(found.ids) >= min(IDS_MAX, found.count):
+                for key, misfits in list(lacking.items()):
+                    if (name, keys) in misfits.keys:
+                        misfits.add(0, task_id)
+                        if len(misfits.ids) >= min(IDS_MAX, misfits.count):
                             del lacking[key]
                 if not lacking:
                     return
@@ -195,36 +194,45 @@ class Payloads:
         if place is None and not message.startswith("$"):
             return  # a name that does not fit: known already, for all tasks
         argument = "" if place is None else place[1] or place[2]
-        found = self._misfits.setdefault(("wrong_value", name, argument), _Misfits())
-        found.message = found.message or message
-        found.add(1, task_id)
+        misfits = self._misfits.setdefault(("tasks.wrong_value", name, argument), _Misfits())
+        misfits.message = misfits.message or message
+        misfits.add(1, task_id)
 
     # --- words --------------------------------------------------------------------------------------------------------
 
     def _unknown_type(self, name: str, first: str) -> Finding:
-        near = get_close_matches(name, self._registry, n=1)
-        other = f"@octop.task(aliases=[{name!r}])"
-        hint = f"If {near[0] if near else 'another task type'} is its new name, give that function the old one too: {other}."
-        what = f"no function is registered as {name}"
-        return Finding("unknown_type", name, what, hint, self._counts[name], [first])
+        what = f"{name}: no function is registered as {name}"
+        if name in self._others:
+            kind, hint = "tasks.of_others", ""
+        else:
+            near = get_close_matches(name, self._registry, n=1)
+            old = f"@octop.task(aliases=[{name!r}])"
+            hint = (
+                f"If {near[0] if near else 'another task type'} is its new name, give that function the old one too: {old}."
+                " If another application runs it, let that have a queue of its own."
+            )
+            kind = "tasks.unknown_type"
+        return found(kind, what, hint, task_type=name, count=self._counts[name], ids=[first])
 
-    def _finding(self, kind: str, name: str, argument: str, found: _Misfits) -> Finding:
+    def _finding(self, kind: str, name: str, argument: str, misfits: _Misfits) -> Finding:
         definition = self._registry[name]
         match kind:
-            case "unexpected_argument":
+            case "tasks.unexpected_argument":
                 what = f"unexpected argument {argument!r}: {definition.signature} has no such parameter"
                 hint = f"Give it the parameter {argument!r} back, with a default, until these tasks have run."
-            case "missing_argument":
+            case "tasks.missing_argument":
                 what = f"missing argument {argument!r}: {definition.signature} needs it"
                 hint = f"Give the parameter {argument!r} a default, at least until these tasks have run."
-            case "needs_newer_code":
+            case "tasks.needs_newer_code":
                 what = f"they need version {argument} of {name}, and this code is version {definition.policy.version}"
                 hint = "Newer code has enqueued them; without a worker that runs it they wait."
             case _:
-                what = f"{definition.signature} can not read a payload: {found.message}"
+                what = f"{definition.signature} can not read a payload: {misfits.message}"
                 hint = "Let the annotation take the old form too, until these tasks have run."
-        sampled = kind == "wrong_value" and self.looked.per_type is not None and self._is_sampled(name)
-        return Finding(kind, name, what, hint, found.count, found.ids, sampled=sampled)
+        sampled = kind == "tasks.wrong_value" and self.looked.per_type is not None and self._is_sampled(name)
+        return found(
+            kind, f"{name}: {what}", hint, task_type=name, count=misfits.count, ids=misfits.ids, sampled=sampled
+        )
 
     def _is_sampled(self, name: str) -> bool:
         return self._counts[name] > (self.looked.per_type or 0)

@@ -10,7 +10,7 @@ from octop.cli.doctor import clocks, connections, days, grants, package, schema,
 
 if TYPE_CHECKING:
     from octop.cli.doctor.examination import Examination
-    from octop.cli.doctor.finding import Finding
+    from octop.cli.findings import Finding
     from octop.model.settings import Settings
 
 
@@ -23,12 +23,16 @@ class Check:
         ids: What it may find.
         run: Asks, and yields what it finds.
         always: It needs no schema of this version.
+        owned: It judges by the owner's role: it says nothing while objects belong to another one.
+        private: Asked on the private development database too.
     """
 
     fine: str
     ids: tuple[str, ...]
     run: Callable[[Examination], Iterator[Finding]]
     always: bool = False
+    owned: bool = False
+    private: bool = True
 
     @property
     def subject(self) -> str:
@@ -57,6 +61,8 @@ VERSION: Final = Check(
     always=True,
 )
 
+OWNERSHIP: Final = Check("all objects belong to the owner's role", ("schema.owner_differs",), schema.ownership)
+
 LOCAL: Final = (
     LocalCheck(
         "octop is imported from where octop-scheduler is installed",
@@ -71,29 +77,39 @@ LOCAL: Final = (
 
 CHECKS: Final = (
     VERSION,
+    OWNERSHIP,
     Check(
         "tables, indexes, constraints, triggers, functions and views are as installed",
         (
             "schema.code_differs", "schema.trigger_disabled", "schema.table_missing", "schema.table_differs",
-            "schema.index_missing", "schema.index_invalid", "schema.constraint_differs", "schema.owner_differs",
+            "schema.index_missing", "schema.index_invalid", "schema.constraint_differs", "schema.foreign_trigger",
         ),
         schema.objects,
     ),
-    Check("only the owner creates objects in the schema", ("grants.public_creates", "grants.others_create"), grants.creators),
+    Check("only the owner creates objects in the schema", ("grants.public_creates", "grants.others_create"), grants.creators, owned=True),
     Check(
         "each role has the rights that it needs, and nobody more",
         ("grants.too_wide", "grants.on_leaf", "grants.public_execute", "grants.direct", "grants.missing"),
         grants.objects,
+        owned=True,
     ),
-    Check("the owner's role can not log in and has no power over the server", ("roles.owner_is_mighty",), grants.owner),
+    Check(
+        "the owner's role can not log in and has no power over the server",
+        ("roles.owner_is_mighty",),
+        grants.owner,
+        owned=True,
+    ),
     Check(
         "no application works as owner or superuser",
         ("roles.member_of_owner", "roles.installer", "roles.application_is_mighty"),
         grants.logins,
+        owned=True,
+        private=False,
     ),
     Check("every worker beats", ("workers.silent", "workers.left_behind"), work.silent),
     Check("workers fit the schema and each other", ("workers.older_than_schema", "workers.mixed_versions"), work.versions),
     Check("every queue with due tasks is served", ("queues.unserved",), work.unserved),
+    Check("no queue with due tasks has the limit 0", ("queues.stopped",), work.stopped),
     Check("nothing has been paused or frozen for more than a day", ("queues.paused", "types.frozen"), work.paused),
     Check("every parked task has a worker that knows its type", ("types.unknown",), work.types),
     Check("no task waits for a person", ("tasks.frozen",), work.frozen),
@@ -117,10 +133,17 @@ CHECKS: Final = (
         "no setting of PostgreSQL hurts",
         ("settings.standby", *(f"settings.{name}" for name in settings.RULES)),
         settings.server_and_logins,
+        private=False,
     ),
     Check("there are connections for all workers and their pools", ("connections.too_few",), connections.room),
     Check("no pooler stands in front", ("connections.pooler",), connections.pooler, always=True),
-    Check("statements are recorded", ("statements.costliest", "statements.not_recorded"), statements.costliest, always=True),
-    Check("PostgreSQL and Python have the same time zones", ("clocks.zones_differ",), clocks.zones, always=True),
+    Check(
+        "statements are recorded",
+        ("statements.costliest", "statements.not_recorded"),
+        statements.costliest,
+        always=True,
+        private=False,
+    ),
+    Check("PostgreSQL and Python have the same time zones", ("clocks.zones_differ",), clocks.zones, always=True, private=False),
     Check("the clocks agree", ("clocks.skew", "clocks.far_apart"), clocks.skew, always=True),
 )  # fmt: skip

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from octop.cli.doctor.finding import Finding, shell
 from octop.cli.doctor.kinds import found
+from octop.cli.findings import Finding, shell
 from octop.cli.moments import spoken
 from octop.engine.diagnosis import clocks
 

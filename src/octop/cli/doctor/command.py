@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from octop.cli.doctor.finding import Finding, Severity
 from octop.cli.doctor.kinds import chosen
+from octop.cli.findings import Finding, failing
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.moments import DURATION
 from octop.model.errors import DatabaseUnreachableError
@@ -63,18 +63,18 @@ def doctor(
     version.
     """
     from octop.cli.doctor.report import Report  # noqa: PLC0415 - help need not load the checks and psycopg
-    from octop.cli.doctor.run import Selection, on_database, on_machine  # noqa: PLC0415 - as above
+    from octop.cli.doctor.run import Choice, on_database, on_machine  # noqa: PLC0415 - as above
 
-    selection = Selection(_ids(only) if only else None, _ids(skip))
+    choice = Choice(_ids(only) if only else None, _ids(skip))
     report = Report(invocation.output)
     findings: list[Finding] = []
-    findings += report.checks(on_machine(invocation.settings, selection))
+    findings += report.checks(on_machine(invocation.settings, choice))
     try:
         with invocation.connection() as connection:
             report.begin(connection, invocation.settings)
             findings += report.checks(
                 on_database(
-                    connection, invocation.settings, selection, longer_than=longer_than, check_seconds=check_timeout
+                    connection, invocation.settings, choice, longer_than=longer_than, check_seconds=check_timeout
                 )
             )
     except DatabaseUnreachableError:
@@ -94,8 +94,7 @@ def _ids(words: tuple[str, ...]) -> frozenset[str]:
 
 
 def _code(findings: Iterable[Finding], *, strict: bool) -> int:
-    least = Severity.INFO if strict else Severity.WARNING
-    bad = [finding for finding in findings if finding.kind.severity >= least]
+    bad = failing(findings, strict=strict)
     if any(finding.kind.id in SCHEMA_IDS for finding in bad):
         return EXIT_SCHEMA
     return EXIT_FINDINGS if bad else 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from octop.cli.doctor.finding import Finding, Step, psql
-from octop.cli.doctor.kinds import found
+from octop.cli.doctor.kinds import SUPERUSER, found
+from octop.cli.findings import Finding, Step, psql
 from octop.engine.diagnosis import server
 
 if TYPE_CHECKING:
     from octop.cli.doctor.examination import Examination
-    from octop.engine.diagnosis.look import Row
+    from octop.engine.rows import Row
 
 PER_WORKER: Final = 3
 """Exchange, control and LISTEN; the supervisor has one for its heartbeat."""
@@ -32,6 +32,7 @@ def room(examination: Examination) -> Iterator[Finding]:
             "connections.too_few",
             f"{workers} workers need {fixed} connections, and {most} when their pools of {pool} are full; there is room for {max(0, free)}",
             _cure(examination, row, fitting=(free - fixed) // workers, missing=most - free, narrow=narrow),
+            by="the database's owner" if narrow else SUPERUSER,
         )
 
 
@@ -46,7 +47,7 @@ def _cure(examination: Examination, row: Row, *, fitting: int, missing: int, nar
 
 def pooler(examination: Examination) -> Iterator[Finding]:
     """Look whether somebody stands between us and the server."""
-    if server.behind_a_pooler(examination.connection):
+    if examination.ask(server.process_id()) != examination.connection.info.backend_pid:
         yield found(
             "connections.pooler",
             "a connection pooler stands in front of the database",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Final
 
-from octop.cli.doctor.finding import Finding, psql
 from octop.cli.doctor.kinds import found
+from octop.cli.findings import Finding, psql
 from octop.cli.moments import spoken
 from octop.engine.diagnosis import days, work
 
@@ -17,17 +18,47 @@ OVERDUE_SECONDS: Final = 120.0
 """Chores are due every 10 s (purge) and 10 min (days); a sweep comes every few seconds."""
 
 
+ASIDE: Final = "What lies in the renamed tables is no history any more: look whether it is needed, then drop them."
+
+
+def _table(day: str) -> str:
+    return f"octop_tasks_done_{day.replace('-', '')}"
+
+
+def _back(examination: Examination, day: str, *, aside: bool) -> Iterator[str]:
+    """Attach the table of a day again; where strays may be of that day, PostgreSQL refuses it, and a new one takes them."""
+    table = examination.sql(_table(day))
+    if aside:
+        yield f"alter table {table} rename to detached_{_table(day)};"
+        return
+    after = date.fromisoformat(day) + timedelta(days=1)
+    yield (
+        f"alter table {examination.sql('octop_tasks_done')} attach partition {table}"
+        f" for values from ('{day} 00:00+00') to ('{after} 00:00+00');"
+    )
+
+
 def partitions(examination: Examination) -> Iterator[Finding]:
     """Look for days that are missing, tasks that found none, and days that should have gone."""
     state = examination.ask(days.days())
     make = psql(f"select {examination.sql('octop_make_days')}();")
     missing, over = state["missing"], state["over"]
-    if missing:
-        soon = " today's among them," if state["today"] in missing else ""
+    detached = state["detached"]
+    if detached:
+        back = psql(*(line for day in detached for line in _back(examination, day, aside=state["stray"] > 0)))
+        make = back + make
+    if missing or detached:
+        days_ = missing or detached
+        soon = " today's among them," if state["today"] in days_ else ""
+        are = ", ".join(_table(day) for day in detached[:3]) + (
+            f" and {len(detached) - 3} more" if len(detached) > 3 else ""
+        )
+        also = f"; detached, and in the way of new ones: {are}" if detached else ""
         yield found(
             "days.missing",
-            f"{len(missing)} days ahead have no partition,{soon} from {missing[0]} to {missing[-1]}",
+            f"{len(days_)} days ahead have no partition,{soon} from {days_[0]} to {days_[-1]}{also}",
             make,
+            hint=ASIDE if detached and state["stray"] else "",
         )
     if state["stray"]:
         many = f"{state['stray']:,} or more" if state["stray"] >= 10_000 else f"{state['stray']:,}"

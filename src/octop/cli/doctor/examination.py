@@ -5,22 +5,23 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
-from octop.cli.doctor.finding import Step, psql, shell
-from octop.engine.diagnosis import look, picture, rights, server
+from octop.cli.findings import Step, psql, shell
+from octop.engine.diagnosis import look, looking, picture, rights, server
 from octop.engine.diagnosis.words import Difference, name, within
 from octop.engine.install import Installed, status
+from octop.engine.private_database import default_directory
 from octop.model.settings import Settings, masked_dsn
 
 if TYPE_CHECKING:
     from octop.engine.call import Call
     from octop.engine.connect import EngineConnection
-    from octop.engine.diagnosis.look import Row
     from octop.engine.diagnosis.picture import Picture
+    from octop.engine.rows import Row
 
 R = TypeVar("R")
-OWNER: Final = "owner"
 
 
 @dataclass
@@ -51,7 +52,8 @@ class Examination:
     @cached_property
     def installed(self) -> Installed:
         """Return what is installed, beside what this package brings."""
-        return status(self.connection, self.schema)
+        with looking(self.connection, seconds=self.check_seconds):
+            return status(self.connection, self.schema)
 
     @cached_property
     def place(self) -> Row:
@@ -61,17 +63,35 @@ class Examination:
     @cached_property
     def picture(self) -> Picture:
         """Return the schema as it is now."""
-        return picture.taken(self.connection, self.schema)
+        return picture.taken(self.connection, self.schema, seconds=self.check_seconds)
 
     @cached_property
+    def installation(self) -> Row:
+        """Return by which roles the installation was made, and what belongs to others."""
+        return self.ask(rights.installation(self.schema))
+
+    @property
     def owner(self) -> str:
-        """Return the role that owns the installation."""
-        return self.ask(rights.owner(self.schema))
+        """Return the role that should own the installation."""
+        return str(self.installation["owner"])
 
-    @cached_property
+    @property
     def role_prefix(self) -> str:
         """Return what stands before the names of the roles."""
-        return self.owner.removesuffix(OWNER)
+        return str(self.installation["role_prefix"])
+
+    @cached_property
+    def private(self) -> bool:
+        """Tell whether this is the private development database: it has one login, a superuser, and settings of ours."""
+        if self.settings.dsn is None:
+            return True
+        directory = self.place["data_directory"]
+        return directory is not None and Path(directory).resolve() == (default_directory() / "data").resolve()
+
+    @cached_property
+    def logins(self) -> frozenset[str]:
+        """Return who we are here: what takes a right from these takes it from ourselves."""
+        return frozenset((self.place["login"], self.place["role"]))
 
     # --- cures ---
 

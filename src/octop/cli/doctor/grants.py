@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from octop.cli.doctor.finding import Finding, psql
-from octop.cli.doctor.kinds import found
+from octop.cli.doctor.kinds import MEMBERSHIP, found
+from octop.cli.findings import Finding, Step, psql
 from octop.engine.diagnosis import excess, picture, rights
 
 if TYPE_CHECKING:
     from octop.cli.doctor.examination import Examination
 
+KEEP: Final = (
+    "This is the login of this very session, or the last superuser that can log in: leave its rights, and give the"
+    " application a login of its own, a member of the roles that it needs."
+)
+
 
 def creators(examination: Examination) -> Iterator[Finding]:
     """Look who may create objects in the schema."""
-    may = examination.ask(rights.creators(examination.schema))
+    may = examination.ask(rights.creators(examination.schema, examination.owner))
     schema = examination.role(examination.schema)
     if may["public"]:
         yield found(
@@ -24,24 +29,40 @@ def creators(examination: Examination) -> Iterator[Finding]:
             psql(f"revoke create on schema {schema} from public;"),
         )
     for role in may["roles"]:
+        lines = (f"revoke create on schema {schema} from {examination.role(role)};",)
+        cure, hint = _commands(lines, _last_of_all(lines) if role in examination.logins else "")
         yield found(
-            "grants.others_create",
-            f"{role} may create objects in the schema {examination.schema}",
-            psql(f"revoke create on schema {schema} from {examination.role(role)};"),
+            "grants.others_create", f"{role} may create objects in the schema {examination.schema}", cure, hint=hint
         )
+
+
+def _commands(lines: tuple[str, ...], instead: str) -> tuple[tuple[Step, ...], str]:
+    """Return lines as a cure, or, if there is a hint instead, that alone: nobody is to cut himself off by copying."""
+    return ((), instead) if instead else (psql(*lines), "")
+
+
+def _last_of_all(lines: tuple[str, ...]) -> str:
+    return f"That is the login of this very session, so after all other cures, and by another login: {' '.join(lines)}"
 
 
 def objects(examination: Examination) -> Iterator[Finding]:
     """Compare the rights on every object with those that the package gives."""
+    workers = examination.ask(rights.at_work_as_worker())
     for difference in excess.excess(
-        picture.expected(), examination.picture, examination.schema, examination.role_prefix
+        picture.expected(), examination.picture, examination.schema, examination.role_prefix, workers
     ):
-        yield found(difference.id, difference.what, examination.steps(difference))
+        if difference.grantee in examination.logins:
+            yield found(difference.id, difference.what, hint=_last_of_all(difference.sql))
+        else:
+            by = f"{MEMBERSHIP} (for the grant)" if any(each.startswith("grant ") for each in difference.sql) else ""
+            yield found(difference.id, difference.what, examination.steps(difference), hint=difference.hint, by=by)
 
 
 def owner(examination: Examination) -> Iterator[Finding]:
     """Look what the owner's role may."""
     may = examination.ask(rights.owner_role(examination.owner))
+    if not may:
+        return  # what belongs to a role that is not there is another finding
     wrong = {
         "superuser": ("is a superuser", "nosuperuser"),
         "bypass_rls": ("may bypass row security", "nobypassrls"),
@@ -49,11 +70,10 @@ def owner(examination: Examination) -> Iterator[Finding]:
     }
     said = [words for key, words in wrong.items() if may[key]]
     if said:
-        options = " ".join(option for _, option in said)
+        lines = (f"alter role {examination.role(examination.owner)} {' '.join(option for _, option in said)};",)
+        cure, hint = _commands(lines, KEEP if may["keep"] else "")
         yield found(
-            "roles.owner_is_mighty",
-            f"{examination.owner} {' and '.join(what for what, _ in said)}",
-            psql(f"alter role {examination.role(examination.owner)} {options};"),
+            "roles.owner_is_mighty", f"{examination.owner} {' and '.join(what for what, _ in said)}", cure, hint=hint
         )
 
 
@@ -62,27 +82,28 @@ def logins(examination: Examination) -> Iterator[Finding]:
     owner = examination.role(examination.owner)
     for login in examination.ask(rights.logins(examination.role_prefix)):
         who = examination.role(login["name"])
-        if login["owner"] and not login["superuser"]:
+        if login["owner"] and not login["superuser"] and not login["ours"]:
             kind = "roles.member_of_owner" if login["works"] else "roles.installer"
             works = " and runs workers or enqueues" if login["works"] else ""
-            yield found(
-                kind, f"{login['name']} is a member of {examination.owner}{works}", psql(f"revoke {owner} from {who};")
-            )
-        yield from _too_mighty(examination, login, who)
+            lines = (f"revoke {owner} from {who};",)
+            cure, hint = _commands(lines, _last_of_all(lines) if login["self"] else "")
+            yield found(kind, f"{login['name']} is a member of {examination.owner}{works}", cure, hint=hint)
+        yield from _too_mighty(login, who)
 
 
-def _too_mighty(examination: Examination, login: dict[str, object], who: str) -> Iterator[Finding]:
+def _too_mighty(login: dict[str, object], who: str) -> Iterator[Finding]:
     wrong = {
         "superuser": ("is a superuser", "nosuperuser"),
         "bypass_rls": ("may bypass row security", "nobypassrls"),
         "create_role": ("may create roles", "nocreaterole"),
     }
     said = [words for key, words in wrong.items() if login[key]]
-    private = examination.settings.dsn is None  # the private development database has one login, its superuser
-    if login["works"] and said and not private:
-        options = " ".join(option for _, option in said)
+    if login["works"] and said and not login["ours"]:
+        lines = (f"alter role {who} {' '.join(option for _, option in said)};",)
+        cure, hint = _commands(lines, KEEP if login["self"] or login["last"] else "")
         yield found(
             "roles.application_is_mighty",
             f"{login['name']}, with which Octop works, {' and '.join(what for what, _ in said)}",
-            psql(f"alter role {who} {options};"),
+            cure,
+            hint=hint,
         )

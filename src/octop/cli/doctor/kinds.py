@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from typing import Final
 
-from octop.cli.doctor.finding import Finding, Kind, Severity, Step
+from octop.cli.findings import Finding, Kind, Severity, Step
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
@@ -25,11 +26,12 @@ KINDS: Final = (
     Kind("schema.index_invalid", WARNING, "an index is invalid", "It costs every write and serves no read: its making was broken off.", "`reindex index concurrently …`"),
     Kind("schema.owner_differs", ERROR, "an object does not belong to the owner's role", "Functions run with their owner's rights: those of a superuser may do everything, those of others too little.", "`alter … owner to …`"),
     Kind("schema.trigger_disabled", ERROR, "a trigger is disabled", "It guards what comes in by hand, counts it and writes it to the audit.", "`alter table … enable trigger`"),
+    Kind("schema.foreign_trigger", WARNING, "a trigger of others stands on a table of ours", "It runs within every enqueue or exchange: all tasks pay its time, and its errors undo whole batches.", "`drop trigger … on …`"),
     Kind("schema.code_differs", ERROR, "a function, view or trigger is missing or another one", "Every decision is made there: other code decides otherwise, on all workers.", "`octop migrate --again`, or `octop sql upgrade` into psql"),
     # --- grants ---
     Kind("grants.public_creates", ERROR, "PUBLIC may create objects in the schema", "Anyone could slip a function into the engine's path and act with its rights.", "`revoke create on schema … from public`"),
     Kind("grants.others_create", WARNING, "another role may create objects in the schema", "It could slip a function into the engine's path and act with its rights.", "`revoke create on schema … from …`"),
-    Kind("grants.too_wide", WARNING, "a role may write where the functions should", "What is written past the functions is not checked, not counted and not in the audit.", "`revoke …`"),
+    Kind("grants.too_wide", WARNING, "a role may write where the functions should", "What is written past the functions is not checked, not counted and not in the audit.", "`revoke …`, and grant octop_producer to who enqueues"),
     Kind("grants.on_leaf", WARNING, "a role has rights on a leaf or a private table", "The guards stand on octop_tasks: who names a leaf goes around them. Private tables may change at any time.", "`revoke …`"),
     Kind("grants.public_execute", WARNING, "PUBLIC may run a function", "Any login of this database could claim, cancel or configure.", "`revoke … from public`"),
     Kind("grants.direct", INFO, "a role has a right directly, not by one of the roles", "It does no harm, but it stays when the role is taken away, and new versions know nothing of it.", "`revoke …`, and grant a role"),
@@ -47,6 +49,7 @@ KINDS: Final = (
     # --- queues and types ---
     Kind("queues.unserved", WARNING, "tasks of a queue are due and no living worker serves it", "They wait for ever.", "`octop worker -q …`"),
     Kind("queues.paused", INFO, "a queue has been paused for more than a day", "Somebody may have forgotten it.", "`octop queues resume …`"),
+    Kind("queues.stopped", INFO, "tasks of a queue are due and its limit is 0", "They wait until somebody lifts the limit; a queue that is to rest is better paused, with a reason.", "`octop queues scale … reset`"),
     Kind("types.unknown", WARNING, "tasks are parked because no living worker of their queue knows their type", "A deploy is missing, or the function was renamed: they wait for ever.", "`octop worker …` with the application that knows it; an alias for a renamed function; or `octop tasks cancel`"),
     Kind("types.frozen", INFO, "a task type has been frozen for more than a day", "Somebody may have forgotten it.", "`octop types thaw …`"),
     Kind("tasks.frozen", INFO, "frozen tasks wait for a person", "They have used up their retries; nothing happens by itself.", "look with `octop failures`, then `octop tasks retry` or `cancel`"),
@@ -103,10 +106,55 @@ KINDS: Final = (
 BY_ID: Final = {kind.id: kind for kind in KINDS}
 RANK: Final = {kind.id: number for number, kind in enumerate(KINDS)}
 
+SUPERUSER: Final = "a superuser"
+MEMBERSHIP: Final = "a superuser, or a role with ADMIN OPTION on the granted role"
+SCHEMA_OWNER: Final = "the schema's owner, or a superuser"
+SIGNAL: Final = "a member of pg_signal_backend, or the same login; for a superuser's session, a superuser"
+RUN_BY: Final[Mapping[str, str]] = {
+    "schema.owner_differs": "a superuser, or a member of both roles",
+    "grants.public_creates": SCHEMA_OWNER,
+    "grants.others_create": SCHEMA_OWNER,
+    "roles.owner_is_mighty": SUPERUSER,
+    "roles.member_of_owner": MEMBERSHIP,
+    "roles.installer": MEMBERSHIP,
+    "roles.application_is_mighty": SUPERUSER,
+    "vacuum.old_transaction": SIGNAL,
+    "vacuum.prepared_transaction": "the role that prepared it, or a superuser, in this database",
+    "vacuum.unused_slot": "a login with REPLICATION, or a superuser",
+    "vacuum.standby_feedback": SIGNAL,
+    "statements.not_recorded": SUPERUSER,
+    "doctor.not_looked_at": MEMBERSHIP,
+}
+"""Who may run the cure in psql, where it is not simply a member of the owner's role; of settings it depends on where they are."""
 
-def found(kind_id: str, what: str, cure: tuple[Step, ...] = (), detail: tuple[str, ...] = ()) -> Finding:
-    """Return a finding of a kind of the table."""
-    return Finding(BY_ID[kind_id], what, cure, detail)
+
+def found(
+    kind_id: str,
+    what: str,
+    cure: tuple[Step, ...] = (),
+    detail: tuple[str, ...] = (),
+    *,
+    hint: str = "",
+    by: str = "",
+    task_type: str = "",
+    count: int = 0,
+) -> Finding:
+    """Return a finding of a kind of the table; its hint also says who may run the cure.
+
+    Args:
+        kind_id: Of the table.
+        what: What was found here.
+        cure: What to run.
+        detail: Lines that show it.
+        hint: What else to do.
+        by: Who may run the cure, where the table does not say it.
+        task_type: The task type that it is about.
+        count: How many tasks or workers.
+    """
+    who = by or RUN_BY.get(kind_id, "")
+    if who and any(step.place == "psql" for step in cure):
+        hint = " ".join(filter(None, (hint, f"In psql as {who}.")))
+    return Finding(BY_ID[kind_id], what, cure, hint, detail, task_type, count)
 
 
 def subjects() -> list[str]:

@@ -13,8 +13,8 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import octop
-from octop.cli.doctor.finding import Finding, shell
 from octop.cli.doctor.kinds import found
+from octop.cli.findings import Finding, shell
 from octop.model.settings import Settings, masked_dsn, unknown_variables
 
 OURS: Final = "octop-scheduler"

@@ -1,27 +1,19 @@
-"""How findings are printed: grouped by subject, or as JSON; colours on a terminal alone."""
+"""What the doctor prints: what each check found, as soon as it is known, and the sum."""
 
 from __future__ import annotations
 
-import sys
-import textwrap
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from octop import __version__
-from octop.cli.doctor.finding import Finding, Severity, Step
-from octop.cli.output import clean, masked
+from octop.cli.findings import Finding, Listing, Severity
 
 if TYPE_CHECKING:
     from octop.cli.doctor.run import Checked
     from octop.cli.output import Output
     from octop.engine.connect import EngineConnection
     from octop.model.settings import Settings
-
-COLOURS: Final = {Severity.INFO: "cyan", Severity.WARNING: "yellow", Severity.ERROR: "bold red"}
-FINE: Final = "green"
-DIM: Final = "bright_black"
-MARGIN: Final = 10
 
 
 class Report:
@@ -31,8 +23,7 @@ class Report:
         """Keep where to print."""
         self._output = output
         self._fine = 0
-        self._subject = ""
-        self._console = output.console() if sys.stdout.isatty() and not output.as_json else None
+        self._listing = Listing(output)
 
     def begin(self, connection: EngineConnection, settings: Settings) -> None:
         """Say which database is looked at."""
@@ -47,16 +38,18 @@ class Report:
         found: list[Finding] = []
         for each in checked:
             found += each.findings
-            self._fine += not each.findings
+            self._fine += not (each.findings or each.left_out)
             if self._output.as_json:
                 continue
-            if each.check.subject != self._subject:
-                self._subject = each.check.subject
-                self._say(self._subject.capitalize(), "bold")
-            if not each.findings:
-                self._say(f"  {'ok':<{MARGIN - 2}}{each.check.fine}", FINE, head=MARGIN)
+            self._listing.subject(each.check.subject)
+            if each.left_out:
+                self._listing.say(
+                    f"  -       whether {each.check.fine}: not asked on the private database", "bright_black"
+                )
+            elif not each.findings:
+                self._listing.fine(each.check.fine)
             for finding in each.findings:
-                self._finding(finding)
+                self._listing.finding(finding)
         return found
 
     def end(self, findings: list[Finding]) -> None:
@@ -64,6 +57,8 @@ class Report:
         if self._output.as_json:
             self._output.json([finding.as_json() for finding in findings])
             return
+        if any(finding.cure for finding in findings):
+            self._listing.say("Lines with => are typed in psql, lines with $ in the shell.", "bright_black")
         counts = Counter(finding.kind.severity for finding in findings)
         said = [f"{self._fine} check{'s are' if self._fine != 1 else ' is'} fine"]
         said += [
@@ -71,36 +66,4 @@ class Report:
             for each in reversed(Severity)
             if counts[each]
         ]
-        self._say(", ".join(said) + ".", "bold")
-
-    def _finding(self, finding: Finding) -> None:
-        severity = finding.kind.severity
-        self._say(f"  {severity!s:<{MARGIN - 2}}{finding.what}  [{finding.kind.id}]", COLOURS[severity], head=MARGIN)
-        indent = " " * MARGIN
-        for line in finding.detail:
-            self._say(f"{indent}- {line}", DIM)
-        self._say(f"{indent}{finding.kind.why}", DIM)
-        for step in finding.cure:
-            self._say(f"{indent}{_typed(step)}", "bold", wrap=False)
-
-    def _say(self, text: str, style: str, *, head: int = 0, wrap: bool = True) -> None:
-        """Print one line; on a terminal wrapped below its beginning, and coloured: all of it, or its first characters."""
-        text = masked(clean(text))
-        if self._console is None:
-            self._output.line(text)
-            return
-        from rich.text import Text  # noqa: PLC0415 - rich costs 60 ms, and pipes do not need it
-
-        indent = " " * (head or len(text) - len(text.lstrip()))
-        lines = textwrap.wrap(text, max(40, self._console.width - 1), subsequent_indent=indent) if wrap else [text]
-        for number, line in enumerate(lines):
-            shown = Text(line)
-            if not head:
-                shown.stylize(style)
-            elif not number:
-                shown.stylize(style, 0, head)
-            self._console.print(shown, soft_wrap=True)
-
-
-def _typed(step: Step) -> str:
-    return f"$ {step.text}" if step.place == "shell" else f"=> {step.text}"
+        self._listing.say(", ".join(said) + ".", "bold")

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from octop.cli.doctor.finding import Finding, Step, psql, shell
-from octop.cli.doctor.kinds import found
+from octop.cli.doctor.kinds import SUPERUSER, found
+from octop.cli.findings import Finding, Step, psql, shell
 from octop.engine.diagnosis import server
 
 if TYPE_CHECKING:
     from octop.cli.doctor.examination import Examination
-    from octop.engine.diagnosis.look import Row
+    from octop.engine.rows import Row
 
 UNITS: Final = {"": 0.001, "us": 0.000001, "ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -88,6 +88,7 @@ def server_and_logins(examination: Examination) -> Iterator[Finding]:
                 f"settings.{row['name']}",
                 f"{row['name']} is {row['value']} on the whole server",
                 _global_cure(row, rule),
+                by=SUPERUSER,
             )
     for row in examination.ask(server.role_settings(names, examination.role_prefix)):
         if RULES[row["name"]].hurts(row["value"]):
@@ -95,6 +96,7 @@ def server_and_logins(examination: Examination) -> Iterator[Finding]:
                 f"settings.{row['name']}",
                 f"{row['name']} is {row['value']} for {_for_whom(row)}",
                 _reset(examination, row),
+                by=_who_resets(row),
             )
 
 
@@ -112,6 +114,12 @@ def _for_whom(row: Row) -> str:
         f"in the database {row['database']}" if row["database"] else "",
     ]
     return " ".join(filter(None, parts))
+
+
+def _who_resets(row: Row) -> str:
+    if row["role"]:
+        return "that role, or one that may alter it"
+    return "the database's owner" if row["database"] else SUPERUSER
 
 
 def _reset(examination: Examination, row: Row) -> tuple[Step, ...]:

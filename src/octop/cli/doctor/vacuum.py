@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from octop.cli.doctor.finding import Finding, psql
 from octop.cli.doctor.kinds import found
+from octop.cli.findings import Finding, psql
 from octop.cli.moments import spoken
 from octop.engine.diagnosis import vacuum
 from octop.engine.script import literal
@@ -59,6 +59,10 @@ def replication(examination: Examination) -> Iterator[Finding]:
             f"nobody uses the {slot['kind']} replication slot {slot['name']}: it is there{keeps}{rows}",
             psql(f"select pg_drop_replication_slot({literal(slot['name'])});"),
         )
+    if not examination.ask(vacuum.may_see_all_sessions()):
+        if examination.ask(vacuum.has_standbys()):
+            yield not_all_sessions(examination, "the feedback of standbys")
+        return
     for standby in examination.ask(vacuum.standbys(FEEDBACK_TRANSACTIONS)):
         yield found(
             "vacuum.standby_feedback",

@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from octop.cli.doctor.finding import Finding, psql
 from octop.cli.doctor.kinds import found
+from octop.cli.findings import Finding, psql
 from octop.cli.moments import spoken
 from octop.engine.diagnosis import work
 
@@ -80,6 +80,18 @@ def unserved(examination: Examination) -> Iterator[Finding]:
         yield found("queues.unserved", what, examination.worker(f" -q {shlex.quote(name)}"))
 
 
+def stopped(examination: Examination) -> Iterator[Finding]:
+    """Look for queues whose limit lets nothing start."""
+    for row in examination.ask(work.stopped(COUNTED))[:SHOWN]:
+        yield found(
+            "queues.stopped",
+            f"{_counted(row['due'])} tasks of the queue {row['name']} are due, the oldest since"
+            f" {spoken(row['oldest_due_seconds'])}, and its limit is 0",
+            examination.octop(f"queues scale {shlex.quote(row['name'])} reset"),
+            count=row["due"],
+        )
+
+
 def paused(examination: Examination) -> Iterator[Finding]:
     """Look for holds that somebody may have forgotten."""
     for hold in examination.ask(work.holds()):
@@ -100,6 +112,7 @@ def paused(examination: Examination) -> Iterator[Finding]:
                 "types.frozen",
                 f"the task type {hold['target']} is frozen {since}",
                 examination.octop(f"types thaw {target}"),
+                task_type=hold["target"],
             )
 
 
@@ -113,6 +126,8 @@ def types(examination: Examination) -> Iterator[Finding]:
             f"{_counted(row['count'])} tasks of the type {row['type']}{version} are parked in the queue {row['queue']}:"
             f" none of its {row['workers']} living workers knows it",
             examination.worker(f" -q {shlex.quote(row['queue'])}"),
+            task_type=row["type"],
+            count=row["count"],
         )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from octop.cli.filter_words import FILTER_WORD, FilterCommand, filter_of, filter_options
+from octop.cli.filter_words import FILTER_WORD, FilterCommand, filter_options, options_filter
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.tasks.bulk import Act, Wish, act_on_filter, act_on_ids
 from octop.cli.tasks.group import tasks
@@ -44,15 +44,8 @@ def bulk_options(function: F) -> F:
 
 
 def _act(invocation: Invocation, act: Act, **given: Any) -> None:
-    options = filter_of(
-        (),
-        status=given["status"],
-        queue=given["queue"],
-        task_type=given["task_type"],
-        tenant=given["tenant"],
-        since_seconds=given["since"],
-    )
-    wish = Wish(given["words"], options, given["dry_run"], given["limit"], given["yes"])
+    options = options_filter(given)
+    wish = Wish(options=options, **given)
     if not wish.words and not options:
         message = f"name the tasks to {act.verb}: ids, or a filter such as status:failed type:send_*"
         raise click.UsageError(message)
@@ -81,6 +74,7 @@ RETRY: Final = Act(
     verb="retry",
     possible=frozenset({Status.FROZEN, Status.FAILED, Status.PENDING, Status.SUCCESS, Status.CANCELLED}),
     default=frozenset({Status.FROZEN, Status.FAILED}),
+    meant="failed or frozen",
     otherwise="Running and blocked tasks are cancelled first.",
     one=_retry_one,
     many=calls.octop_retry_many,
@@ -118,6 +112,7 @@ def _cancelling(reason: str) -> Act:
         verb="cancel",
         possible=UNFINISHED,
         default=UNFINISHED,
+        meant="unfinished",
         otherwise="Finished tasks stay what they are.",
         one=partial(_cancel_one, reason=reason),
         many=partial(calls.octop_cancel_many, reason=reason),
@@ -161,6 +156,7 @@ DELETE: Final = Act(
     verb="delete",
     possible=frozenset({Status.FROZEN}),
     default=frozenset({Status.FROZEN}),
+    meant="frozen",
     otherwise=ONLY_FROZEN,
     one=_delete_one,
     many=calls.octop_delete_many,

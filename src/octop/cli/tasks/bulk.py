@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from octop.cli.output import clean, number
 from octop.cli.progress import progress
 from octop.cli.task_ids import TASK_REFERENCE, References
 from octop.cli.tasks.list import print_tasks
@@ -43,6 +45,7 @@ class Act:
         verb: As in "retry 3 tasks".
         possible: Statuses that it can be done to.
         default: Those of them that a filter means when it names no status.
+        meant: These in words, before "tasks".
         otherwise: What to do with the others.
         one: Does it to one task; answers for JSON and in words, or raises.
         many: Does it to some hundreds; answers id and verdict first.
@@ -52,6 +55,7 @@ class Act:
     verb: str
     possible: frozenset[Status]
     default: frozenset[Status]
+    meant: str
     otherwise: str
     one: Callable[[EngineConnection, str], tuple[dict[str, object], str]]
     many: Callable[[Sequence[str]], Call[Any]]
@@ -77,6 +81,12 @@ class Wish:
     yes: bool
 
     @property
+    def typed(self) -> str:
+        """Return the filter as it was typed, what options say as words."""
+        words = (shlex.quote(word) if " " in word else word for word in self.words)
+        return clean(" ".join(filter(None, (*words, render(self.options)))))
+
+    @property
     def by_filter(self) -> bool:
         """Tell whether tasks are meant by a filter, and not by ids."""
         return bool(self.options) or any(":" in word or word in BY_NAME or word in set(Status) for word in self.words)
@@ -93,7 +103,7 @@ def asked(invocation: Invocation, act: Act, count: int, what: str) -> None:
     Raises:
         click.exceptions.Exit: The answer is no: code 1.
     """
-    if not click.confirm(f"{act.verb} {count:,} {what}?".capitalize(), err=True):
+    if not click.confirm(f"{act.verb.capitalize()} {count:,} {what}?", err=True):
         invocation.output.say("Nothing was done.")
         raise click.exceptions.Exit(1)
 
@@ -145,7 +155,7 @@ def _show_named(invocation: Invocation, act: Act, ids: Sequence[str]) -> None:
     if invocation.as_json:
         invocation.output.json({"count": len(ids), "ids": list(ids)})
         return
-    invocation.output.line(f"Would {act.verb} {_tasks(len(ids))}; nothing was done.")
+    invocation.output.line(f"Would {act.verb} {number(len(ids), 'task')}; nothing was done.")
 
 
 # --- by a filter ------------------------------------------------------------------------------------------------------
@@ -157,6 +167,7 @@ def act_on_filter(invocation: Invocation, act: Act, wish: Wish, wanted: Filter) 
     Raises:
         click.UsageError: None of its statuses allows it, or there is nobody to ask.
     """
+    meant = "tasks" if wanted.names("status") else f"{act.meant} tasks"
     wanted, statuses = _allowed(invocation, act, wanted)
     if not (wish.dry_run or wish.yes or can_ask()):
         message = (
@@ -165,9 +176,9 @@ def act_on_filter(invocation: Invocation, act: Act, wish: Wish, wanted: Filter) 
         raise click.UsageError(message)
     most = filtered.COUNT_MAX if wish.limit is None else wish.limit
     with invocation.connection() as connection:
-        selection = filtered.selected(connection, wanted)
+        selection = filtered.selected(connection, wanted, made_by_now=True)
         count = run(connection, filtered.count_tasks(selection, most))
-        what = f"{'or more ' if count == filtered.COUNT_MAX else ''}tasks ({render(wanted)})"
+        what = f"{'or more ' if count == filtered.COUNT_MAX else ''}{meant} ({wish.typed})"
         if wish.dry_run:
             _show(invocation, act, connection, selection, count, wish.limit, what)
             return
@@ -246,12 +257,13 @@ def _what_was_done(invocation: Invocation, act: Act, verdicts: Counter[str]) -> 
         if not finished:
             again = "; finished tasks that were repeated would be repeated once more" if verdicts["repeated"] else ""
             invocation.output.warn(
-                f"stopped after {_tasks(verdicts.total())}: what was done stays done, and the same command goes on with the rest{again}"
+                f"stopped after {number(verdicts.total(), 'task')}: what was done stays done,"
+                f" and the same command goes on with the rest{again}"
             )
 
 
 def _pages(connection: EngineConnection, selection: Selection, limit: int | None) -> Iterator[list[str]]:
-    """Yield ids in steps, the largest first: what an act makes has larger ids, so that no step meets it."""
+    """Yield ids in steps, the largest first; no step meets what an earlier one made: that is younger than the selection."""
     below: str | None = None
     left = limit
     while left is None or left > 0:
@@ -291,10 +303,6 @@ def _report(invocation: Invocation, act: Act, verdicts: Counter[str], statuses: 
         invocation.output.say(f"No such task that is {_listed(statuses).replace(' and ', ' or ')}.")
     for verdict, count in () if invocation.as_json else verdicts.most_common():
         meaning = act.spoken.get(verdict, f"left alone, for meanwhile: {verdict}")
-        invocation.output.done({}, f"{_tasks(count)} {meaning}")
+        invocation.output.done({}, f"{number(count, 'task')} {meaning}")
     if verdicts["refused"]:
         raise click.exceptions.Exit(InvalidTaskError.exit_code)
-
-
-def _tasks(count: int) -> str:
-    return f"{count:,} task{'' if count == 1 else 's'}"

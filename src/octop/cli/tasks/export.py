@@ -6,6 +6,7 @@ import contextlib
 import csv
 import json
 import os
+import stat
 import sys
 import tempfile
 from pathlib import Path
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
-from octop.cli.filter_words import FILTER_WORD, FilterCommand, filter_of, filter_options
+from octop.cli.filter_words import FilterCommand, takes_filter
 from octop.cli.invocation import Invocation, global_options, pass_invocation
+from octop.cli.output import number
 from octop.cli.progress import progress
 from octop.cli.tasks.group import tasks
 from octop.engine import filtered
@@ -22,13 +24,14 @@ from octop.engine import filtered
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from octop.model.filter_values import Filter
+
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 """A spreadsheet takes a cell that begins like this for a formula, and runs it."""
 
 
 @tasks.command(cls=FilterCommand)
-@click.argument("words", metavar="[FILTER]...", nargs=-1, type=FILTER_WORD)
-@filter_options()
+@takes_filter()
 @click.option("--limit", type=click.IntRange(1), help="At most so many, the latest.")
 @click.option(
     "--format",
@@ -42,20 +45,15 @@ FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
     "-o",
     "--output",
     "path",
-    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    type=click.Path(dir_okay=False, readable=False, writable=True, allow_dash=True, path_type=Path),
     metavar="FILE",
-    help="Write here; the file appears when it is complete. Without, or with -: standard output.",
+    help="Write here; a file appears when it is complete. Without, or with -: standard output.",
 )
 @global_options()
 @pass_invocation
 def export(
     invocation: Invocation,
-    words: tuple[str, ...],
-    status: str | None,
-    queue: str | None,
-    task_type: str | None,
-    tenant: str | None,
-    since: float | None,
+    wanted: Filter,
     limit: int | None,
     form: str,
     path: Path | None,
@@ -66,42 +64,79 @@ def export(
     zone. In CSV, payload and result are JSON; text that a spreadsheet would take for a formula begins with an apostrophe.
     """
     path = None if path == Path("-") else path
-    wanted = filter_of(words, status=status, queue=queue, task_type=task_type, tenant=tenant, since_seconds=since)
     with invocation.connection() as connection:
         selection = filtered.selected(connection, wanted)
         rows = filtered.stream_tasks(connection, selection, limit=limit, documents_as_text=form == "csv")
-        with progress(invocation.output, "export") as more, _target(path) as target:
+        with _target(path) as target, progress(invocation.output, "export", data=target) as more:
             count = (
                 _write_csv(target, _counted(rows, more))
                 if form == "csv"
                 else _write_lines(target, _counted(rows, more))
             )
     if path is not None:
-        invocation.output.say(f"{count:,} task{'' if count == 1 else 's'} in {path}")
+        invocation.output.say(f"{number(count, 'task')} in {path}")
     elif not count:
         invocation.output.say("No such task.")
 
 
 @contextlib.contextmanager
 def _target(path: Path | None) -> Iterator[TextIO]:
-    """Open what is written to; a file is put in place when all of it is there, and its old content stays until then."""
+    """Open what is written to: a file as a whole, all else (a FIFO, /dev/null, /dev/stdout) as it is."""
     if path is None:
         yield sys.stdout
         return
     try:
-        number, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
+        found = path.stat()
+    except FileNotFoundError:
+        found = None
     except OSError as error:
-        raise click.FileError(str(path), hint=error.strerror or str(error)) from error
+        raise _no_target(path, error) from error
+    if found is not None and _is_stdout(found):
+        yield sys.stdout  # also where the shell appends it to a file: that file must be no other one afterwards
+    elif found is not None and not stat.S_ISREG(found.st_mode):
+        try:
+            stream = path.open("w", encoding="utf-8", newline="")
+        except OSError as error:
+            raise _no_target(path, error) from error
+        with stream:
+            yield stream
+    else:
+        with _whole_file(path, found) as file:
+            yield file
+
+
+def _is_stdout(found: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(found, os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError):  # it is closed, or no file of the system
+        return False
+
+
+@contextlib.contextmanager
+def _whole_file(path: Path, found: os.stat_result | None) -> Iterator[TextIO]:
+    """Put a file in place when all of it is there; what was there stays until then, and its mode, owner and links after it."""
+    place = path.resolve()  # a link goes on pointing: what it points to gets the data
+    try:
+        handle, name = tempfile.mkstemp(prefix=".octop-export-", dir=place.parent)
+    except OSError as error:
+        raise _no_target(path, error) from error
     beside = Path(name)
     try:
-        with os.fdopen(number, "w", encoding="utf-8", newline="") as file:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        beside.chmod(0o666 & ~_umask())
-        beside.replace(path)
+        if found is not None:
+            with contextlib.suppress(PermissionError):
+                os.chown(beside, found.st_uid, found.st_gid)
+        beside.chmod(0o666 & ~_umask() if found is None else stat.S_IMODE(found.st_mode))
+        beside.replace(place)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _no_target(path: Path, error: OSError) -> click.FileError:
+    return click.FileError(str(path), hint=error.strerror or str(error))
 
 
 def _umask() -> int:

@@ -6,47 +6,38 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from octop.cli.columns import Column
-from octop.cli.filter_words import FILTER_WORD, FilterCommand, filter_of, filter_options
+from octop.cli.columns import Column, short_class, short_ids
+from octop.cli.filter_words import FilterCommand, takes_filter
 from octop.cli.invocation import Invocation, global_options, pass_invocation
-from octop.cli.moments import shortened
+from octop.cli.moments import brief, shortened
 from octop.cli.tasks.group import tasks
 from octop.engine import filtered
 from octop.engine.call import run
+from octop.model.task import Status
 
 if TYPE_CHECKING:
     from octop.cli.output import Output
+    from octop.model.filter_values import Filter
 
 COLUMNS: Final = (
-    Column("id"),
+    Column("id", tight=short_ids),
     Column("type", width_min=10),
     Column("queue", width_min=8, rank=4),
     Column("status"),
     Column("priority", right=True, short="prio", rank=1),
-    Column("scheduled at", short="time", brief=lambda moment: moment[11:19] or moment, rank=3),
+    Column("scheduled at", short="UTC", brief=brief, rank=3),
     Column("attempt", right=True, short="try", rank=2),
-    Column("last error", short="error", width_min=10, rank=5),
+    Column("last error", short="error", brief=short_class, width_min=10, rank=5),
 )
 
 
 @tasks.command("list", cls=FilterCommand)
-@click.argument("words", metavar="[FILTER]...", nargs=-1, type=FILTER_WORD)
-@filter_options()
+@takes_filter()
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 @global_options(reads=True)
 @pass_invocation
-def list_(
-    invocation: Invocation,
-    words: tuple[str, ...],
-    status: str | None,
-    queue: str | None,
-    task_type: str | None,
-    tenant: str | None,
-    since: float | None,
-    limit: int,
-) -> None:
+def list_(invocation: Invocation, wanted: Filter, limit: int) -> None:
     """List the tasks that a filter asks for, the latest first."""
-    wanted = filter_of(words, status=status, queue=queue, task_type=task_type, tenant=tenant, since_seconds=since)
     with invocation.connection() as connection:
         rows = run(connection, filtered.list_tasks(filtered.selected(connection, wanted), limit))
     if invocation.as_json:
@@ -70,9 +61,15 @@ def print_tasks(output: Output, rows: list[dict[str, Any]]) -> None:
                 row["priority"],
                 shortened(row["scheduled_at"]),
                 row["attempt"],
-                (row["last_error"] or "").partition("\n")[0],
+                error_told(row),
             ]
             for row in rows
         ],
         empty="No such task.",
     )
+
+
+def error_told(row: dict[str, Any]) -> str:
+    """Return the first line of a task's last error; of a cancelled task it is the reason, and says so."""
+    line = (row["last_error"] or "").partition("\n")[0]
+    return f"cancelled: {line}" if line and row["status"] == Status.CANCELLED else line

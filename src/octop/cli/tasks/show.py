@@ -9,14 +9,18 @@ import click
 
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.moments import shortened, spoken
-from octop.cli.next_step import next_step, reasons
+from octop.cli.next_step import Reason, next_step, reasons
+from octop.cli.policy import doubt_about_type
 from octop.cli.task_ids import TASK_REFERENCE, found_task, resolved
 from octop.cli.tasks.group import tasks
-from octop.engine import reads
+from octop.engine import audit, reads
 from octop.engine.call import run
+from octop.model.errors import NotPermittedError
+from octop.model.task import Status
 
 if TYPE_CHECKING:
     from octop.cli.output import Output
+    from octop.engine.connect import EngineConnection
 
 
 @tasks.command()
@@ -32,17 +36,20 @@ def show(invocation: Invocation, task_id: str) -> None:
         task_id = resolved(connection, task_id)
         task = _ordered(found_task(connection, task_id))
         attempts = run(connection, reads.attempts_of(task_id))
-        sentence = next_step(task, run(connection, reads.prospects(task_id)))
+        prospects = run(connection, reads.prospects(task_id))
+        cancelled = _cancellation(connection, task)
     if invocation.as_json:
-        invocation.output.json({**task, "attempts": attempts, "next": sentence})
+        sentence = next_step(task, prospects)
+        invocation.output.json({**task, "cancelled": cancelled, "attempts": attempts, "next": sentence})
         return
     output = invocation.output
-    output.pairs([(name, _readable(name, value)) for name, value in task.items() if value not in (None, "", [])])
+    told = {name: _readable(name, value) for name, value in task.items() if value not in (None, "", [])}
+    output.pairs(list(_with_cancellation(told, cancelled).items()))
     for attempt in attempts:
         output.line("")
         print_attempt(output, attempt)
     output.line("")
-    output.pairs([("next", sentence)])
+    output.pairs([("next", "\n".join(each.sentence for each in reasons(task, prospects)))])
 
 
 @tasks.command()
@@ -58,6 +65,8 @@ def why(invocation: Invocation, task_id: str) -> None:
         task_id = resolved(connection, task_id)
         task = found_task(connection, task_id)
         found = reasons(task, run(connection, reads.prospects(task_id)))
+        if task["status"] in WAITING and (doubt := doubt_about_type(connection, task["task_type"])):
+            found.append(Reason("type_unknown", f"{doubt[0].upper()}{doubt[1:]}{'' if doubt.endswith('?') else '.'}"))
     if invocation.as_json:
         listed = [{"code": each.code, "sentence": each.sentence} for each in found]
         invocation.output.json({"id": task_id, "status": task["status"], "reasons": listed})
@@ -65,14 +74,12 @@ def why(invocation: Invocation, task_id: str) -> None:
     invocation.output.pairs([(task["status"], "\n".join(each.sentence for each in found))])
 
 
+WAITING: Final = frozenset({Status.PENDING, Status.FAILED, Status.BLOCKED})
 ORDER: Final = (
     "id",
     "task_type",
     "status",
     "queue",
-    "lane",
-    "tenant",
-    "priority",
     "payload",
     "result",
     "last_error",
@@ -85,12 +92,43 @@ ORDER: Final = (
     "attempt",
     "retry_count",
     "max_retries",
+    "priority",
+    "lane",
+    "tenant",
 )
-"""What a person looks for first; the other columns follow in PostgreSQL's order."""
+"""What a person looks for first; the other columns follow in PostgreSQL's order, and these last."""
+
+LAST: Final = ("seq", "claim_id", "worker_id", "lost_count")
 
 
 def _ordered(task: dict[str, Any]) -> dict[str, Any]:
-    return {**{name: task[name] for name in ORDER if name in task}, **task}
+    names = [*(name for name in ORDER if name in task), *(name for name in task if name not in (*ORDER, *LAST))]
+    return {name: task[name] for name in (*names, *(name for name in LAST if name in task))}
+
+
+def _cancellation(connection: EngineConnection, task: dict[str, Any]) -> dict[str, Any] | None:
+    """Return by whom (role), why and when a cancelled task was cancelled; None = it was not, or by itself, or who asks may not know."""
+    if task["status"] != Status.CANCELLED:
+        return None
+    try:
+        rows = run(connection, audit.audit(subject=task["id"], action="cancel", limit=1))
+    except NotPermittedError:
+        return None
+    return {"by": rows[0]["role"], "reason": rows[0]["detail"].get("reason"), "at": rows[0]["at"]} if rows else None
+
+
+def _with_cancellation(told: dict[str, object], cancelled: dict[str, Any] | None) -> dict[str, object]:
+    """Put who cancelled a task and why below its status: the engine keeps the reason where errors are."""
+    if told.get("status") != Status.CANCELLED:
+        return told
+    reason = cancelled["reason"] if cancelled else told.get("last_error")
+    if reason == told.get("last_error"):
+        told = {name: value for name, value in told.items() if name != "last_error"}
+    by = f"by {cancelled['by']}" if cancelled else ""
+    words = ": ".join(str(part) for part in (by, reason) if part)
+    place = list(told).index("status") + 1
+    pairs = list(told.items())
+    return dict([*pairs[:place], *([("cancelled", words)] if words else []), *pairs[place:]])
 
 
 def _readable(name: str, value: object) -> object:

@@ -67,8 +67,11 @@ def report_ended(invocation: Invocation, ended: list[dict[str, Any]]) -> None:
         invocation.output.json([ending_of(each) for each in ended])
     for each in () if invocation.as_json else ended:
         result = "" if each["result"] is None else f" {json.dumps(each['result'], ensure_ascii=False)}"
-        error = f" {each['last_error']}" if each["status"] == Status.FROZEN else ""
-        invocation.output.done({}, f"{each['id']} {each['status']}{result}{error}")
+        error, *more = str(each["last_error"] or "").splitlines() or [""]
+        if each["status"] not in (Status.FROZEN, Status.CANCELLED):
+            error, more = "", []
+        for line in (f"{each['id']} {each['status']}{result} {error}".rstrip(), *(f"  {line}" for line in more)):
+            invocation.output.done({}, line)
     if any(each["status"] != Status.SUCCESS for each in ended):
         raise click.exceptions.Exit(1)
 

@@ -10,7 +10,7 @@ from octop.engine.call import run
 
 if TYPE_CHECKING:
     from octop.engine.connect import EngineConnection
-    from octop.engine.reads import Row
+    from octop.engine.rows import Row
 
 ROWS_MAX: Final = 50
 """Rows that are read of each list, so that a look costs the same on a full database."""

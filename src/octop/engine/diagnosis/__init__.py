@@ -4,6 +4,6 @@ One module per subject. Times of rows are compared with `_octop_now()`, those of
 `clock_timestamp()`, both in SQL.
 """
 
-from octop.engine.diagnosis.look import look
+from octop.engine.diagnosis.look import look, looking
 
-__all__ = ["look"]
+__all__ = ["look", "looking"]

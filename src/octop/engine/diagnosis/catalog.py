@@ -5,7 +5,7 @@ and needless prefixes: these are taken out before the text is hashed.
 """
 
 from octop.engine.call import Call
-from octop.engine.diagnosis.look import Row, objects
+from octop.engine.rows import Row, objects
 
 # The days come and go, so they are no part of the picture; every other name that begins with ours is.
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from octop.engine.call import Call
-from octop.engine.diagnosis.look import Row, one
+from octop.engine.rows import Row, only
 
 
 def server_seconds() -> Call[float]:
@@ -34,5 +34,5 @@ def zone_offsets(zones: Sequence[str], years: int) -> Call[Row]:
                            from moments m)), '{}') from zones z))
         """,
         {"zones": list(zones), "years": years},
-        one,
+        only,
     )

@@ -1,7 +1,7 @@
 """Days of history and the chores of the sweep."""
 
 from octop.engine.call import Call
-from octop.engine.diagnosis.look import Row, objects, one
+from octop.engine.rows import Row, objects, only
 
 
 def days() -> Call[Row]:
@@ -10,6 +10,7 @@ def days() -> Call[Row]:
     Returns:
         missing: Days from today to the last but one of history.days_ahead without a partition, in order. The last one is
             made by the first sweeps of a day.
+        detached: Days whose table is there, and no partition of the history: its name is in the way of a new one.
         today: The day of the database clock, UTC.
         over: Partitions whose day ended before the retention time, less one day for the sweep to do it.
         stray: Tasks that found no day, at most 10,000.
@@ -31,6 +32,11 @@ def days() -> Call[Row]:
           'missing', (select coalesce(jsonb_agg(x.day order by x.day), '[]') from (
              select t.day + g as day from generate_series(0, greatest(0, _octop_setting('history.days_ahead')::integer - 1)) g) x
               where not exists (select from d where d.from_at <= x.day::timestamptz and d.to_at > x.day::timestamptz)),
+          -- the last day ahead too: whoever makes days makes it with the others
+          'detached', (select coalesce(jsonb_agg(x.day order by x.day), '[]') from (
+             select t.day + g as day from generate_series(0, _octop_setting('history.days_ahead')::integer) g) x
+              join pg_class c on c.relname = 'octop_tasks_done_' || to_char(x.day, 'YYYYMMDD') and not c.relispartition
+               and c.relnamespace = (select o.relnamespace from pg_class o where o.oid = 'octop_tasks_done'::regclass)),
           'over', (select coalesce(jsonb_agg(d.from_at::date order by d.from_at), '[]') from d
                     where d.to_at <= _octop_now() - make_interval(days => _octop_setting('history.retention_days')::integer + 1)),
           'stray', (select count(*) from (
@@ -42,7 +48,7 @@ def days() -> Call[Row]:
           from today t
         """,
         {},
-        one,
+        only,
     )
 
 

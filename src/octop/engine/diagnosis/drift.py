@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator
 
-from octop.engine.diagnosis.look import Row
 from octop.engine.diagnosis.picture import Picture
 from octop.engine.diagnosis.words import Difference, name, within
+from octop.engine.rows import Row
 
 NOT_VALID = " NOT VALID"
 
 
 def differences(expected: Picture, found: Picture, schema: str, owner: str) -> Iterator[Difference]:
     """Compare what is there with what should be; what others have added, such as an index of their own, is left alone.
+
+    Their triggers on our tables are not: these run within our transactions.
 
     Args:
         expected: The picture of the package.
@@ -21,8 +23,8 @@ def differences(expected: Picture, found: Picture, schema: str, owner: str) -> I
     comparison = _Comparison(expected, found, schema, owner)
     yield from comparison.tables()
     yield from comparison.parts()
+    yield from comparison.triggers_of_others()
     yield from comparison.functions()
-    yield from comparison.owners()
 
 
 class _Comparison:
@@ -52,6 +54,12 @@ class _Comparison:
             else:
                 yield from self.trigger(table, part, wanted, there)
 
+    def triggers_of_others(self) -> Iterator[Difference]:
+        for kind, table, part in self.found.parts:
+            if kind == "trigger" and table in self.expected.tables and (kind, table, part) not in self.expected.parts:
+                line = f"drop trigger {name(part)} on {within(self.schema, table)};"
+                yield Difference("schema.foreign_trigger", f"the trigger {part} on {table} is not ours", (line,))
+
     def functions(self) -> Iterator[Difference]:
         for function, wanted in self.expected.functions.items():
             there = self.found.functions.get(function)
@@ -60,18 +68,6 @@ class _Comparison:
             elif there["body"] != wanted["body"] or there["manner"] != wanted["manner"]:
                 what = "body" if there["body"] != wanted["body"] else "declaration"
                 yield Difference("schema.code_differs", f"the function {function} has another {what}", again=True)
-
-    def owners(self) -> Iterator[Difference]:
-        found = [(row["kind"], table, row["owner"]) for table, row in self.found.tables.items()]
-        found += [("function", function, row["owner"]) for function, row in self.found.functions.items()]
-        expected = {*self.expected.tables, *self.expected.functions}
-        for kind, thing, owner in found:
-            if thing in expected and owner != self.owner:
-                yield Difference(
-                    "schema.owner_differs",
-                    f"the {kind} {thing} belongs to {owner}, not to {self.owner}",
-                    (f"alter {kind} {within(self.schema, thing)} owner to {name(self.owner)};",),
-                )
 
     # --- tables and views ---
 

@@ -1,18 +1,21 @@
 """Rights on our objects that the package does not give, and rights that it gives and that are gone."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from octop.engine.diagnosis.picture import Picture
 from octop.engine.diagnosis.words import Difference, name, within
 
 Right = tuple[str, str, str | None, str, str]
+PRODUCER: Final = "producer"
 # In the order in which they are cured: first what lets an application go on by its roles.
 KINDS: Final = ("grants.too_wide", "grants.on_leaf", "grants.public_execute", "grants.direct")
 
 
-def excess(expected: Picture, found: Picture, schema: str, role_prefix: str) -> Iterator[Difference]:
+def excess(
+    expected: Picture, found: Picture, schema: str, role_prefix: str, workers: Collection[str]
+) -> Iterator[Difference]:
     """Compare the rights on objects with those that the package gives.
 
     Args:
@@ -20,6 +23,7 @@ def excess(expected: Picture, found: Picture, schema: str, role_prefix: str) -> 
         found: What is there.
         schema: Where.
         role_prefix: Before the names of our roles.
+        workers: Logins that are seen to run workers.
     """
     wanted = {
         (kind, thing, column, f"{role_prefix}{grantee}", privilege)
@@ -31,12 +35,17 @@ def excess(expected: Picture, found: Picture, schema: str, role_prefix: str) -> 
     for (finding, grantee), rights in sorted(by.items(), key=lambda item: (KINDS.index(item[0][0]), item[0][1])):
         who = name(grantee) if grantee else "public"
         lines = tuple(_revocations(rights, schema, who))
-        if grantee and (roles := _roles_instead(finding, rights)):
-            lines = (f"grant {', '.join(name(f'{role_prefix}{role}') for role in roles)} to {who};", *lines)
+        hint = ""
+        if grantee and (role := _role_instead(finding, rights)):
+            lines = (f"grant {name(f'{role_prefix}{role}')} to {who};", *lines)
+            if role == PRODUCER:
+                also = f"grant {name(f'{role_prefix}worker')} to {who};"
+                # what a worker may is more than to enqueue: nobody gets it for nothing
+                lines, hint = ((also, *lines), "") if grantee in workers else (lines, f"If it runs workers: {also}")
         things = sorted({right[1].partition("(")[0] for right in rights})
         shown = ", ".join(things[:3]) + (f" and {len(things) - 3} more" if len(things) > 3 else "")
         privileges = ", ".join(sorted({right[4] for right in rights}))
-        yield Difference(finding, f"{grantee or 'PUBLIC'} has {privileges} on {shown}", lines)
+        yield Difference(finding, f"{grantee or 'PUBLIC'} has {privileges} on {shown}", lines, hint, grantee=grantee)
     gone = [right for right in sorted(wanted - found.grants, key=str) if _is_there(right, found)]
     if gone:
         shown = ", ".join(f"{privilege} on {thing} of {grantee}" for _, thing, _, grantee, privilege in gone[:3])
@@ -58,14 +67,14 @@ def _kind(right: Right, expected: Picture, found: Picture) -> str:
     return "grants.direct" if reads and grantee else "grants.too_wide"
 
 
-def _roles_instead(finding: str, rights: list[Right]) -> tuple[str, ...]:
-    """Return the roles by which somebody may go on with what he seems to do: enqueue and run tasks, or read."""
+def _role_instead(finding: str, rights: list[Right]) -> str | None:
+    """Return the role by which somebody may go on with what he seems to do: enqueue, or read."""
     on_tasks = {privilege for kind, thing, _, _, privilege in rights if kind == "table" and thing == "octop_tasks"}
     if finding == "grants.too_wide" and "INSERT" in on_tasks:
-        return ("producer", "worker")
+        return PRODUCER
     if finding == "grants.direct" and "SELECT" in on_tasks:
-        return ("viewer",)
-    return ()
+        return "viewer"
+    return None
 
 
 def _revocations(rights: list[Right], schema: str, who: str) -> Iterator[str]:

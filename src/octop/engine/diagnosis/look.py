@@ -1,5 +1,7 @@
 """The one way in which a diagnosis reads: it can change nothing, waits for nobody and ends in time."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from psycopg import Connection
@@ -9,25 +11,20 @@ from octop.engine.script import quoted
 from octop.engine.transaction import transaction
 
 R = TypeVar("R")
-Row = dict[str, Any]
 LOCK_MILLISECONDS: Final = 500
 
 
-def look(connection: Connection[Any], call: Call[R], *, seconds: float = 5.0, also: str | None = None) -> R:
-    """Run one call in a read-only transaction of its own.
+@contextmanager
+def looking(connection: Connection[Any], *, seconds: float, also: str | None = None) -> Iterator[None]:
+    """Read in a read-only transaction, whose statements are bounded in time and wait for no lock.
 
     Names of ours and of other people are printed as seen from the schema of Octop, so that what PostgreSQL says of an
     object does not depend on where it is installed.
 
     Args:
         connection: In autocommit; its settings are as before afterwards.
-        call: What to ask.
-        seconds: After so long PostgreSQL ends the statement.
-        also: Another schema whose names the call uses: that of an extension.
-
-    Raises:
-        TryAgainError: It took longer, or somebody held a lock for half a second.
-        NotPermittedError: This login may not look.
+        seconds: After so long PostgreSQL ends a statement.
+        also: Another schema whose names the calls use: that of an extension.
     """
     path = ", ".join([*(quoted(each) for each in (schema_of(connection), also) if each), "pg_temp"])
     limits: Call[Rows] = Call(
@@ -38,15 +35,15 @@ def look(connection: Connection[Any], call: Call[R], *, seconds: float = 5.0, al
     )
     with transaction(connection):
         run(connection, limits)
+        yield
+
+
+def look(connection: Connection[Any], call: Call[R], *, seconds: float = 5.0, also: str | None = None) -> R:
+    """Run one call as ``looking`` does.
+
+    Raises:
+        TryAgainError: It took longer, or somebody held a lock for half a second.
+        NotPermittedError: This login may not look.
+    """
+    with looking(connection, seconds=seconds, also=also):
         return run(connection, call)
-
-
-def objects(rows: Rows) -> list[Row]:
-    """Return the one JSON object of each row."""
-    return [row[0] for row in rows]
-
-
-def one(rows: Rows) -> Row:
-    """Return the JSON object of the only row."""
-    found: Row = rows[0][0]
-    return found

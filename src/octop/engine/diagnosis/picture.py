@@ -14,7 +14,8 @@ from typing import Any, Final
 from psycopg import Connection
 
 from octop.engine.diagnosis import catalog
-from octop.engine.diagnosis.look import Row, look
+from octop.engine.diagnosis.look import look
+from octop.engine.rows import Row
 
 FILE: Final = "picture.json"
 SECTIONS: Final = ("tables", "parts", "functions", "grants")
@@ -55,9 +56,9 @@ def expected() -> Picture:
     return _picture(json.loads(resources.files("octop.sql").joinpath(FILE).read_text(encoding="utf-8")))
 
 
-def taken(connection: Connection[Any], schema: str) -> Picture:
-    """Take the picture of the schema as it is now."""
-    return _picture({name: look(connection, getattr(catalog, name)(schema)) for name in SECTIONS})
+def taken(connection: Connection[Any], schema: str, *, seconds: float) -> Picture:
+    """Take the picture of the schema as it is now; each of its sections within so many seconds."""
+    return _picture({name: look(connection, getattr(catalog, name)(schema), seconds=seconds) for name in SECTIONS})
 
 
 def text(connection: Connection[Any], schema: str, role_prefix: str) -> str:

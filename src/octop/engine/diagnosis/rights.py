@@ -1,21 +1,79 @@
 """Who may do what, beyond the rights on single objects: schema, owner, logins."""
 
 from octop.engine.call import Call
-from octop.engine.diagnosis.look import Row, objects, one
+from octop.engine.rows import Row, objects, only
 
 
-def owner(schema: str) -> Call[str]:
-    """Read which role owns the installation."""
+def installation(schema: str) -> Call[Row]:
+    """Read by which roles the installation was made, and which of its objects belong to somebody else.
+
+    The grants say it first: after a restore under the wrong owner they name the roles still. Without grants, the owner
+    does, if his name ends as it should; then roles that look like ours.
+
+    Returns:
+        role_prefix, owner (the role that should own all), owner_there (does it exist?), foreign (kind, name, owner of each
+        object that belongs to another; sequences of columns belong to their table's owner).
+    """
     return Call(
-        "select pg_get_userbyid(c.relowner)::text from pg_class c join pg_namespace n on n.oid = c.relnamespace"
-        " where n.nspname = %(schema)s::text and c.relname = 'octop_migrations'",
+        """
+        with n as materialized (select n.oid from pg_namespace n where n.nspname = %(schema)s::text),
+        things as materialized (
+          select case c.relkind when 'v' then 'view' when 'S' then 'sequence' else 'table' end as kind, c.relname::text as name,
+                 c.relowner as owner, c.relacl as acl
+            from pg_class c
+           where c.relnamespace = (select n.oid from n) and c.relname ~ '^_?octop_' and c.relkind in ('r', 'p', 'v', 'S')
+             and not (c.relkind = 'S' and exists (select from pg_depend d
+                       where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype in ('a', 'i')))
+          union all
+          select 'function', p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ')', p.proowner, p.proacl
+            from pg_proc p where p.pronamespace = (select n.oid from n) and p.proname ~ '^_?octop_'),
+        by_grants as (
+          select substr(r.rolname, 1, length(r.rolname) - length(s)) as prefix, count(distinct s) as roles, count(*) as rights
+            from things t cross join lateral aclexplode(t.acl) x
+            join pg_roles r on r.oid = x.grantee
+            join unnest(array['producer', 'worker', 'operator', 'viewer']) s on r.rolname like '%%' || s
+           group by 1),
+        by_roles as (
+          select substr(r.rolname, 1, length(r.rolname) - length(s)) as prefix, count(*) as roles
+            from pg_roles r
+            join unnest(array['owner', 'producer', 'worker', 'operator', 'viewer']) s on r.rolname like '%%' || s and not r.rolcanlogin
+           group by 1 having count(*) = 5),
+        p as materialized (
+          select coalesce(
+            (select g.prefix from by_grants g where g.roles > 1 order by g.roles desc, g.rights desc, g.prefix limit 1),
+            (select left(r.rolname, -5) from things t join pg_roles r on r.oid = t.owner
+              where t.name = 'octop_migrations' and r.rolname like '%%owner'),
+            (select b.prefix from by_roles b order by b.prefix <> 'octop_', b.prefix limit 1),
+            'octop_') as prefix)
+        select jsonb_build_object(
+          'role_prefix', p.prefix, 'owner', p.prefix || 'owner',
+          'owner_there', exists (select from pg_roles r where r.rolname = p.prefix || 'owner'),
+          'foreign', (select coalesce(jsonb_agg(jsonb_build_object('kind', t.kind, 'name', t.name, 'owner', pg_get_userbyid(t.owner))
+                                                order by t.kind, t.name), '[]')
+                        from things t where pg_get_userbyid(t.owner) <> p.prefix || 'owner'))
+          from p
+        """,
         {"schema": schema},
-        lambda rows: str(rows[0][0]),
+        only,
     )
 
 
-def creators(schema: str) -> Call[Row]:
-    """Read who may create objects in the schema: public (bool), roles (neither superusers nor its owners)."""
+def has_role(role: str) -> Call[bool]:
+    """Tell whether we have the rights of a role."""
+    return Call(
+        "select exists (select from pg_roles r where r.rolname = %(role)s::text and pg_has_role(r.oid, 'usage'))",
+        {"role": role},
+        lambda rows: bool(rows[0][0]),
+    )
+
+
+def creators(schema: str, owner: str) -> Call[Row]:
+    """Read who may create objects in the schema: public (bool), roles (neither superusers nor its owners).
+
+    Args:
+        schema: Which.
+        owner: The role that owns the installation.
+    """
     return Call(
         """
         select jsonb_build_object(
@@ -23,12 +81,11 @@ def creators(schema: str) -> Call[Row]:
           'roles', (select coalesce(jsonb_agg(r.rolname order by r.rolname), '[]')
                       from aclexplode(n.nspacl) x join pg_roles r on r.oid = x.grantee
                      where x.privilege_type = 'CREATE' and not r.rolsuper and x.grantee <> n.nspowner
-                       and x.grantee <> (select c.relowner from pg_class c
-                                          where c.relnamespace = n.oid and c.relname = 'octop_migrations')))
+                       and r.rolname <> %(owner)s::text))
           from pg_namespace n where n.nspname = %(schema)s::text
         """,
-        {"schema": schema},
-        one,
+        {"schema": schema, "owner": owner},
+        only,
     )
 
 
@@ -40,14 +97,17 @@ def logins(role_prefix: str) -> Call[list[Row]]:
 
     Returns:
         name, superuser, bypass_rls, create_role, owner (member of the owner's role), works (member of another role of
-        ours, or at work now), session (at work now).
+        ours, or at work now), ours (one of the roles themselves), self (we are it), last (no other superuser can log in).
+        A membership counts if it gives the role's rights, or lets take them by SET ROLE.
     """
     return Call(
         """
         with recursive m (role, oid) as (
           select r.rolname, r.oid from pg_roles r where starts_with(r.rolname, %(prefix)s::text)
              and substr(r.rolname, length(%(prefix)s::text) + 1) in ('owner', 'producer', 'worker', 'operator', 'viewer')
-          union select m.role, a.member from pg_auth_members a join m on m.oid = a.roleid),
+          union select m.role, a.member from pg_auth_members a join m on m.oid = a.roleid
+           -- since 16 the maker of a role is its member with ADMIN alone: he has none of its rights
+           where coalesce((to_jsonb(a) ->> 'inherit_option')::boolean or (to_jsonb(a) ->> 'set_option')::boolean, true)),
         at_work as (
           select distinct a.usesysid as oid from pg_stat_activity a where a.datname = current_database()
              and (starts_with(a.application_name, 'octop worker') or a.application_name = 'octop client'))
@@ -56,7 +116,9 @@ def logins(role_prefix: str) -> Call[list[Row]]:
           'owner', exists (select from m where m.oid = r.oid and m.role = %(prefix)s::text || 'owner'),
           'works', exists (select from m where m.oid = r.oid and m.role in (%(prefix)s::text || 'producer', %(prefix)s::text || 'worker'))
                    or r.oid in (select oid from at_work),
-          'session', r.oid in (select oid from at_work))
+          'ours', r.rolname in (select m.role from m),
+          'self', r.rolname in (session_user, current_user),
+          'last', r.rolsuper and not exists (select from pg_roles o where o.rolsuper and o.rolcanlogin and o.oid <> r.oid))
           from pg_roles r
          where r.rolcanlogin and (r.oid in (select oid from m) or r.oid in (select oid from at_work))
          order by r.rolname
@@ -66,11 +128,23 @@ def logins(role_prefix: str) -> Call[list[Row]]:
     )
 
 
-def owner_role(owner: str) -> Call[Row]:
-    """Read what the owner's role may: login, superuser, bypass_rls."""
+def at_work_as_worker() -> Call[list[str]]:
+    """Read the logins with a session of a worker that is open now; the row of a worker does not say who it is."""
     return Call(
-        "select jsonb_build_object('login', r.rolcanlogin, 'superuser', r.rolsuper, 'bypass_rls', r.rolbypassrls)"
+        "select distinct a.usename::text from pg_stat_activity a"
+        " where a.datname = current_database() and starts_with(a.application_name, 'octop worker') and a.usename is not null",
+        {},
+        lambda rows: [str(row[0]) for row in rows],
+    )
+
+
+def owner_role(owner: str) -> Call[Row | None]:
+    """Read what the owner's role may: login, superuser, bypass_rls; and whether we are it, or it is the last superuser: keep."""
+    return Call(
+        "select jsonb_build_object('login', r.rolcanlogin, 'superuser', r.rolsuper, 'bypass_rls', r.rolbypassrls,"
+        " 'keep', r.rolname in (session_user, current_user) or r.rolsuper and r.rolcanlogin"
+        " and not exists (select from pg_roles o where o.rolsuper and o.rolcanlogin and o.oid <> r.oid))"
         " from pg_roles r where r.rolname = %(owner)s::text",
         {"owner": owner},
-        one,
+        lambda rows: only(rows) if rows else None,
     )

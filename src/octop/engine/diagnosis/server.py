@@ -1,23 +1,22 @@
 """The server: who we are there, its settings, its connections, its costliest statements."""
 
 from collections.abc import Sequence
-from typing import Any
-
-from psycopg import Connection
 
 from octop.engine.call import Call, first_value
-from octop.engine.diagnosis.look import Row, look, objects, one
+from octop.engine.rows import Row, objects, only
 
 
 def place() -> Call[Row]:
-    """Read where we are: version, database, login, standby."""
+    """Read where we are: version, database, login, role (that the session has now), standby, data_directory (None = we may not know)."""
     return Call(
         """
         select jsonb_build_object('version', current_setting('server_version'), 'database', current_database(),
-                                  'login', session_user, 'standby', pg_is_in_recovery())
+                                  'login', session_user, 'role', current_user, 'standby', pg_is_in_recovery(),
+                                  'data_directory', case when pg_has_role('pg_read_all_settings', 'usage')
+                                                         then current_setting('data_directory') end)
         """,
         {},
-        one,
+        only,
     )
 
 
@@ -51,7 +50,8 @@ def role_settings(names: Sequence[str], role_prefix: str) -> Call[list[Row]]:
           select r.oid from pg_roles r
            where starts_with(r.rolname, %(prefix)s::text)
              and substr(r.rolname, length(%(prefix)s::text) + 1) in ('owner', 'producer', 'worker', 'operator', 'viewer')
-          union select a.member from pg_auth_members a join m on m.oid = a.roleid),
+          union select a.member from pg_auth_members a join m on m.oid = a.roleid
+           where coalesce((to_jsonb(a) ->> 'inherit_option')::boolean or (to_jsonb(a) ->> 'set_option')::boolean, true)),
         at_work as (
           select oid from m
           union select a.usesysid from pg_stat_activity a where a.datname = current_database()
@@ -98,18 +98,19 @@ def connections() -> Call[Row]:
           from pg_database d where d.datname = current_database()
         """,
         {},
-        one,
+        only,
     )
 
 
-def behind_a_pooler(connection: Connection[Any]) -> bool:
-    """Tell whether somebody between us and the server answers in its name: it told us another process id than it has."""
-    there = look(connection, Call("select pg_backend_pid()", {}, first_value))
-    return bool(there != connection.info.backend_pid)
+def process_id() -> Call[int]:
+    """Read the id of the server process that answers; behind a pooler it is another one than the connection was told."""
+    return Call("select pg_backend_pid()", {}, lambda rows: int(first_value(rows)))
 
 
 def statements_state() -> Call[Row]:
-    """Read what stands between us and pg_stat_statements: installed (its schema), available, loaded, libraries, may_read."""
+    """Read what stands between us and pg_stat_statements: installed (its schema), may_enter (that schema), available, loaded,
+    libraries (None = we may not know), may_read.
+    """
     return Call(
         """
         select jsonb_build_object(
@@ -117,25 +118,39 @@ def statements_state() -> Call[Row]:
                          where e.extname = 'pg_stat_statements'),
           'available', exists (select from pg_available_extensions a where a.name = 'pg_stat_statements'),
           'loaded', exists (select from pg_settings s where s.name = 'pg_stat_statements.max'),
-          'libraries', current_setting('shared_preload_libraries', true),
+          'libraries', case when pg_has_role('pg_read_all_settings', 'usage') then current_setting('shared_preload_libraries', true) end,
+          'may_enter', (select has_schema_privilege(e.extnamespace, 'usage') from pg_extension e where e.extname = 'pg_stat_statements'),
           'may_read', pg_has_role('pg_read_all_stats', 'usage'))
         """,
         {},
-        one,
+        only,
     )
 
 
-def costliest_statements(most: int = 5) -> Call[list[Row]]:
-    """Read our statements by their total time: calls, total_ms, mean_ms, text. Look with ``also`` its schema."""
+def costliest_statements(schema: str, most: int = 5) -> Call[list[Row]]:
+    """Read our statements by their total time: calls, total_ms, mean_ms, text. Look with ``also`` its schema.
+
+    Only what reads and writes, and names an object of ours: there PostgreSQL has put $1 for each value. It keeps the text
+    of all others as it was typed, with the password of an ALTER ROLE in it.
+
+    Args:
+        schema: Where our objects are.
+        most: At most so many.
+    """
     return Call(
         """
+        with n as (select n.oid from pg_namespace n where n.nspname = %(schema)s::text),
+        ours (name) as materialized (
+          select c.relname::text from pg_class c where c.relnamespace = (select n.oid from n)
+          union select p.proname::text from pg_proc p where p.pronamespace = (select n.oid from n))
         select jsonb_build_object('calls', s.calls, 'total_ms', s.total_exec_time, 'mean_ms', s.total_exec_time / greatest(s.calls, 1),
                                   'text', left(regexp_replace(s.query, '\\s+', ' ', 'g'), 120))
           from pg_stat_statements s
-         where s.dbid = (select d.oid from pg_database d where d.datname = current_database()) and s.query ~ '_?octop_'
-           and s.query !~ 'pg_stat_statements'
+         where s.dbid = (select d.oid from pg_database d where d.datname = current_database())
+           and s.query ~* '^\\s*(select|insert|update|delete|with)\\M' and s.query !~ 'pg_stat_statements'
+           and exists (select from regexp_matches(s.query, '\\m_?octop_\\w+', 'g') m where m[1] in (select o.name from ours o))
          order by s.total_exec_time desc limit %(most)s::integer
         """,
-        {"most": most},
+        {"schema": schema, "most": most},
         objects,
     )

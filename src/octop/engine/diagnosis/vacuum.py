@@ -1,7 +1,7 @@
 """Dead rows, and who keeps vacuum from removing them."""
 
 from octop.engine.call import Call, first_value
-from octop.engine.diagnosis.look import Row, objects
+from octop.engine.rows import Row, objects
 
 
 def may_see_all_sessions() -> Call[bool]:
@@ -54,6 +54,11 @@ def slots() -> Call[list[Row]]:
         {},
         objects,
     )
+
+
+def has_standbys() -> Call[bool]:
+    """Tell whether there are standbys; their feedback is seen with pg_read_all_stats alone."""
+    return Call("select exists (select from pg_stat_replication)", {}, lambda rows: bool(first_value(rows)))
 
 
 def standbys(transactions: int) -> Call[list[Row]]:

@@ -1,7 +1,7 @@
 """Workers, queues, task types and tasks, as a viewer may see them; each count is bounded."""
 
 from octop.engine.call import Call
-from octop.engine.diagnosis.look import Row, objects, one
+from octop.engine.rows import Row, objects, only
 
 
 def workers() -> Call[list[Row]]:
@@ -44,6 +44,28 @@ def unserved(most: int = 10_000) -> Call[list[Row]]:
     )
 
 
+def stopped(most: int = 10_000) -> Call[list[Row]]:
+    """Read the queues with due tasks whose limit is 0 and that nobody paused: name, due, oldest_due_seconds.
+
+    Args:
+        most: Count at most so many tasks of each queue.
+    """
+    return Call(
+        """
+        select jsonb_build_object('name', q.name, 'due', d.n, 'oldest_due_seconds', extract(epoch from _octop_now() - d.oldest))
+          from octop_queues q cross join lateral (
+            select count(*) as n, min(x.scheduled_at) as oldest from (
+              select t.scheduled_at from octop_tasks t
+               where t.status in ('pending', 'failed') and t.queue = q.name and t.scheduled_at <= _octop_now() limit %(most)s::integer) x) d
+         where q.worker_limit = 0 and d.n > 0
+           and not exists (select from octop_holds h where h.kind = 'queue' and h.target = q.name)
+         order by d.oldest
+        """,
+        {"most": most},
+        objects,
+    )
+
+
 def parked(most: int = 10_000) -> Call[list[Row]]:
     """Read which types of parked tasks no living worker of their queue knows: type, queue, version, count, held, workers.
 
@@ -57,7 +79,7 @@ def parked(most: int = 10_000) -> Call[list[Row]]:
            where not w.draining and w.beat_at > _octop_now() - make_interval(secs => _octop_setting('worker.lease_seconds')::float8)),
         parked as (
           select t.task_type, t.queue, t.min_version from octop_tasks t
-           where t.status = 'blocked' and starts_with(t.blocked_by, 'task_type:') limit %(most)s::integer),
+           where t.status = 'blocked' and t.blocked_by ~ '^(task_type|version):' limit %(most)s::integer),
         grouped as (select p.task_type, p.queue, p.min_version, count(*) as n from parked p group by 1, 2, 3)
         select jsonb_build_object('type', g.task_type, 'queue', g.queue, 'version', g.min_version, 'count', g.n,
                                   'held', exists (select from octop_holds h where h.kind = 'task_type' and h.target = g.task_type),
@@ -96,7 +118,7 @@ def frozen() -> Call[Row]:
           'type', (select f.task_type from f group by 1 order by count(*) desc, 1 limit 1))
         """,
         {},
-        one,
+        only,
     )
 
 
