@@ -60,6 +60,9 @@ def test_a_dry_run_says_how_many_shows_some_and_does_nothing(octop, rows, shop):
     assert text.startswith("Would retry 32 failed or frozen tasks (type:fails); nothing was done.\n")
     assert len(text.splitlines()) == 1 + 1 + 10
     assert "The latest 10 of 32." in octop.err
+    assert octop("tasks", "cancel", "id:01111111", "--queue", "default", "--dry-run").startswith(
+        "Would cancel 1 unfinished task (id:01111111 queue:default); nothing was done.\n"
+    )
     found = octop.json("tasks", "cancel", "id:01111111", "--dry-run")
     assert (found["count"], [each["id"] for each in found["tasks"]]) == (1, [shop["frozen"]])
     assert octop.json("tasks", "delete", shop["frozen"], "--dry-run") == {"count": 1, "ids": [shop["frozen"]]}

@@ -50,6 +50,7 @@ def test_a_group_shows_its_tasks_and_the_latest_traceback(octop, broken):
     text = octop("failures", "--group", user["group_id"].upper())
     assert "error  ValueError: user * not found" in text
     assert "count  2 attempts of 2 tasks" in text
+    assert "count  1 attempt of 1 task\n" in octop("failures", "--group", octop.json("failures")[0]["group_id"])
     assert text.index(broken[1]) < text.index(broken[0])
     (command,) = (line.split("octop ", 1)[1] for line in text.splitlines() if line.startswith("tasks  octop"))
     assert [each["id"] for each in octop.json(*shlex.split(command))] == [broken[1]]
