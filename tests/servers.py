@@ -73,8 +73,13 @@ def versions() -> list[int]:
     return sorted({int(each) for each in chosen.split(",")}, reverse=True)
 
 
+def is_short_run() -> bool:
+    """Tell whether nobody said which versions: then slow tests leave out those between the oldest and the newest."""
+    return not os.environ.get("OCTOP_TEST_POSTGRES")
+
+
 def is_between(version: int) -> bool:
-    """Tell whether a version is neither the oldest nor the newest of this run: there long tests may be shorter."""
+    """Tell whether a version is neither the oldest nor the newest of this run."""
     return version not in (versions()[0], versions()[-1])
 
 

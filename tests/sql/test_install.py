@@ -21,6 +21,8 @@ from octop.model.task import Success
 from octop.model.work import NewTask, TaskTypePolicy
 from tests.sql.crew import column, do, rows, value
 
+pytestmark = pytest.mark.slow  # most of them install again and again
+
 ODD_NAMES = (
     "My.schema-1",
     "user",

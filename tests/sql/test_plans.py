@@ -18,8 +18,10 @@ from octop.engine import calls
 from octop.engine.call import run
 from octop.model.task import Claimed, Fence, Outcome, OutcomeKind, Success
 from octop.model.work import NewTask, TaskTypePolicy
-from tests.servers import Database, Server, is_between
+from tests.servers import Database, Server
 from tests.sql.plans import BLOCKED, LIVE, PKEY, READY, RUNNING, Judge
+
+pytestmark = pytest.mark.slow  # tables are filled with up to a million rows
 
 # Pages that a call may touch which looks at a few rows: nearly all are of the catalog, and more of them when autovacuum has just
 # made the session read it again. `rows` is the sharp limit of such calls.
@@ -266,11 +268,10 @@ def test_empty_tables_that_were_never_analyzed(at):
         sweeps(judge, worker)
 
 
-def test_a_million_future_tasks_in_front_and_20000_lanes_with_fresh_statistics(postgres, at):
+def test_a_million_future_tasks_in_front_and_20000_lanes_with_fresh_statistics(at):
     with judged(at) as (judge, worker):
         connection = judge.connection
-        future = 100_000 if is_between(postgres.version) else 1_000_000
-        fill(connection, ready=100_000, future=future, lanes=20_000, attempts=50_000)
+        fill(connection, ready=100_000, future=1_000_000, lanes=20_000, attempts=50_000)
         connection.execute("analyze")
         hot_calls(judge, worker)
         # at most 200 lanes twice: a jump, and one task of the lane found by walking its ten priorities

@@ -10,6 +10,8 @@ from octop.engine import script
 from octop.engine.install import install
 from tests.sql.crew import add, column, do, rows, value
 
+pytestmark = pytest.mark.slow  # each installs at least once
+
 CATALOG = """
 select 'class', n.nspname || '.' || c.relname || c.relkind::text, c.relacl::text from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname !~ '^pg_toast'
 union all select 'proc', p.oid::regprocedure::text, p.proacl::text from pg_proc p

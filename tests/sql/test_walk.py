@@ -26,7 +26,6 @@ from octop.engine.call import run
 from octop.model import errors
 from octop.model.task import Fence, Outcome, OutcomeKind, Success
 from octop.model.work import NewTask, TaskTypePolicy
-from tests.servers import is_between
 from tests.sql.model import Model, Task
 
 EXAMPLES = os.environ.get("OCTOP_WALK_EXAMPLES")
@@ -440,7 +439,7 @@ class Walk(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
-def test_walk(postgres, database):
+def test_walk(database):
     database.clock.set(START)
     with database.connect() as connection:
         connection.execute("set synchronous_commit = off")
@@ -448,7 +447,7 @@ def test_walk(postgres, database):
         run_state_machine_as_test(
             machine,
             settings=settings(
-                max_examples=int(EXAMPLES or (10 if is_between(postgres.version) else 40)),
+                max_examples=int(EXAMPLES or 40),
                 stateful_step_count=STEPS,
                 derandomize=EXAMPLES is None,
                 deadline=None,

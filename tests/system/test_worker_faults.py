@@ -22,6 +22,7 @@ def jobs_of(rows, task_id, what):
     return [row[0] for row in rows.execute("select job from ledger where job like %s", (f"{what} % of {task_id}",))]
 
 
+@pytest.mark.slow
 @pytest.mark.all_versions
 def test_an_async_endless_loop_ends_at_its_limit_is_frozen_and_the_worker_goes_on(start, rows):
     worker = start().ready()
@@ -97,6 +98,7 @@ def test_c013_the_final_hook_is_called_once_with_the_last_attempt(start, rows):
         assert one(rows, "select count(*) from octop_attempts where task_id = %s", task_id) == tries
 
 
+@pytest.mark.slow
 @pytest.mark.all_versions
 def test_c004_a_job_of_many_leases_starts_once_beside_idle_workers(start, rows):
     first = start().ready()
