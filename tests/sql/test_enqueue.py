@@ -469,3 +469,11 @@ def test_a_finished_task_is_found_though_its_id_only_looks_like_a_version_7(data
     assert rows(dba, "select created from octop_enqueue('t', id => %s)", looks_like_7) == [(False,)]
     database.clock.advance(days=2)
     assert value(dba, "select status from octop_task(%s)", looks_like_7) == "success"
+
+
+def test_arrays_of_different_length_are_refused_as_that(database, producer):
+    said = refused(
+        "OC302", producer, "select octop_enqueue_many(array['a', 'b'], array['{}', '{}'], queues => array['q'])"
+    )
+    assert "arrays of different length" in said
+    assert value(producer, "select count(*) from octop_enqueue_many(array['a'], array['{}'], queues => '{}')") == 1

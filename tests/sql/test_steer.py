@@ -160,3 +160,15 @@ def test_an_operator_changes_queues_and_types_by_update_and_it_is_audited(dba, o
     refused("OC113", operator, "update octop_queues set retry_policy = '{\"bse\": 1}' where name = 'mail'")
     with pytest.raises(psycopg.errors.CheckViolation, match="octop_queues_max_retries_is_in_range"):
         do(operator, "update octop_queues set max_retries = -1 where name = 'mail'")
+
+
+def test_a_name_that_no_worker_has_declared_is_held_and_said(operator, hire):
+    hire(queues=["mail"], types=["send"])
+    said = []
+    operator.add_notice_handler(lambda notice: said.append(notice.message_primary))
+    for act in ("octop_pause('mail')", "octop_freeze('send')", "octop_pause('mial')", "octop_freeze('sned')"):
+        do(operator, f"select {act}")
+    assert said == [
+        'octop: no worker has declared the queue "mial" yet',
+        'octop: no worker has declared the task type "sned" yet',
+    ]

@@ -138,6 +138,17 @@ def test_c130_arguments_are_bound_by_name_whatever_stands_before_them_now(postgr
         assert len(came) == 1, "the body was not entered"
 
 
+@provokes("tasks.unexpected_argument")
+def test_a_renamed_argument_is_one_finding_that_names_both(deploy, rows):
+    task_id = enqueue(rows, "old_name", {"day": "monday"})
+    printed = deploy(V1.replace("old_name(day: str)", "old_name(weekday: str)"), "--json", code=1)
+    ((_, finding),) = findings(printed).items()
+    assert finding["ids"] == [task_id]
+    assert "'day'" in finding["what"]
+    assert "'weekday' is missing" in finding["what"]
+    assert "renamed" in finding["hint"]
+
+
 @provokes("tasks.missing_argument")
 def test_a_missing_argument_and_frozen_running_and_parked_tasks_count(deploy, rows):
     ids = [enqueue(rows, "f", {"x": 1}) for _ in range(3)]

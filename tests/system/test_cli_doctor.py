@@ -660,7 +660,7 @@ def test_parked_tasks_of_a_type_that_nobody_knows_get_their_worker(doctor, datab
         assert worker.claim(5) == []
         finding = doctor.one("types.unknown")
         assert finding["what"] == (
-            "3 tasks of the type unheard_of are parked in the queue default: none of its 1 living workers knows it"
+            "parked in the queue default: 3 of the type unheard_of, none of its living workers (1) knows it"
         )
         hire(types=["unheard_of"])
         assert doctor.findings("--only", "types", code=0) == []

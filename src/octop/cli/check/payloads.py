@@ -66,6 +66,7 @@ class _Misfits:
     ids: list[str] = field(default_factory=list)
     keys: set[tuple[str, tuple[str, ...]]] = field(default_factory=set)
     message: str = ""
+    instead: str = ""
 
     def add(self, count: int, task_id: str) -> None:
         self.count += count
@@ -137,6 +138,9 @@ class Payloads:
             return  # said already: nothing can be compared with it
         unexpected = [] if plan.rest is not None else [key for key in shape.keys if key not in plan.codecs]
         missing = sorted(plan.required - set(shape.keys))
+        if len(unexpected) == len(missing) == 1:  # renamed, most likely: one thing wrong, not two
+            self._misfit("tasks.unexpected_argument", shape, unexpected[0]).instead = missing.pop()
+            return
         for argument in unexpected:
             self._misfit("tasks.unexpected_argument", shape, argument)
         for argument in missing:
@@ -144,11 +148,12 @@ class Payloads:
         if not unexpected and not missing and len(self._first_ids) < FIRST_IDS_MAX:
             self._first_ids.append(shape.first_id)
 
-    def _misfit(self, kind: str, shape: Shape, argument: str) -> None:
+    def _misfit(self, kind: str, shape: Shape, argument: str) -> _Misfits:
         misfits = self._misfits.setdefault((kind, shape.task_type, argument), _Misfits())
         misfits.add(shape.count, shape.first_id)
         if kind != "tasks.needs_newer_code" and sum(len(each.keys) for each in self._misfits.values()) < MISFITS_MAX:
             misfits.keys.add((shape.task_type, shape.keys))
+        return misfits
 
     def _find_ids(self) -> None:
         """Find the ids of the tasks behind the shapes whose names do not fit, until each finding has ten."""
@@ -220,6 +225,9 @@ class Payloads:
             case "tasks.unexpected_argument":
                 what = f"unexpected argument {argument!r}: {definition.signature} has no such parameter"
                 hint = f"Give it the parameter {argument!r} back, with a default, until these tasks have run."
+                if misfits.instead:
+                    what += f", and {misfits.instead!r} is missing"
+                    hint = f"Was it renamed? Keep the name {argument!r}, or take both with defaults, until these tasks have run."
             case "tasks.missing_argument":
                 what = f"missing argument {argument!r}: {definition.signature} needs it"
                 hint = f"Give the parameter {argument!r} a default, at least until these tasks have run."

@@ -123,8 +123,8 @@ def types(examination: Examination) -> Iterator[Finding]:
         version = f" (version {row['version']} or later)" if row["version"] else ""
         yield found(
             "types.unknown",
-            f"{_counted(row['count'])} tasks of the type {row['type']}{version} are parked in the queue {row['queue']}:"
-            f" none of its {row['workers']} living workers knows it",
+            f"parked in the queue {row['queue']}: {_counted(row['count'])} of the type {row['type']}{version},"
+            f" none of its living workers ({row['workers']}) knows it",
             examination.worker(f" -q {shlex.quote(row['queue'])}"),
             task_type=row["type"],
             count=row["count"],

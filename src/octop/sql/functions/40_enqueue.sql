@@ -39,6 +39,14 @@ begin
   if v_count = 0 then
     return;
   end if;
+  if exists (select from unnest(array[cardinality(payloads), cardinality(ids), cardinality(queues), cardinality(lanes), cardinality(tenants),
+                                      cardinality(priorities), cardinality(octop_enqueue_many.scheduled_at), cardinality(octop_enqueue_many.delay_seconds),
+                                      cardinality(octop_enqueue_many.max_retries), cardinality(octop_enqueue_many.timeout_seconds), cardinality(retry_policies),
+                                      cardinality(octop_enqueue_many.tags), cardinality(metas), cardinality(octop_enqueue_many.retry_of), cardinality(declared_queues),
+                                      cardinality(declared_priorities), cardinality(min_versions)]) n where n not in (0, v_count)) then
+    raise exception 'octop: arrays of different length: % task types, and other arrays have more or fewer', v_count
+      using errcode = 'OC302', hint = 'Nothing was enqueued. Arrays run in parallel; leave out those that say nothing.';
+  end if;
   if v_ids is null then
     v_ids := array(select octop_uuid7() from generate_series(1, v_count));
   elsif array_position(v_ids, null) is not null then

@@ -29,7 +29,8 @@ begin
   select m.verdict, m.retried_as into v_verdict, v_retried_as from octop_retry_many(array[octop_retry.id]) m;
   if v_verdict in ('running', 'blocked') then
     raise exception 'octop: task % is %', octop_retry.id, v_verdict
-      using errcode = 'OC104', hint = 'Cancel it first, or wait for its end.';
+      using errcode = 'OC104', hint = case v_verdict when 'running' then 'Cancel it first, or wait for its end.'
+        else 'It waits for something else than time; octop_tasks.blocked_by says for what.' end;
   elsif v_retried_as is null then
     raise exception 'octop: there is no task %', octop_retry.id
       using errcode = 'OC103', hint = 'Check the id. Finished tasks are dropped after history.retention_days.';

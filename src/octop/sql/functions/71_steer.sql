@@ -10,6 +10,10 @@ begin
       using errcode = 'OC110', hint = case p_kind when 'queue' then 'select name from octop_queue_summary lists the queues.'
                                                   else 'select name from octop_task_types lists the types.' end;
   end if;
+  if not exists (select from octop_queues q where p_kind = 'queue' and q.name = p_target
+                 union all select from octop_task_types y where p_kind = 'task_type' and y.name = p_target) then
+    raise notice 'octop: no worker has declared the % "%" yet', replace(p_kind, '_', ' '), p_target;
+  end if;
   insert into octop_holds (kind, target, reason, author) values (p_kind, p_target, left(p_reason, 1000), _octop_caller()) on conflict do nothing;
   return found;
 end $$;

@@ -109,13 +109,14 @@ begin
     exit when cardinality(v_left) = 0;
     -- waiting: at once
     -- named by what they are not: "in (pending, failed)" would let the planner walk the whole ready index
-    v_now := array(select l.id from octop_tasks_live l where l.id = any (v_left) and l.status <> all ('{running,blocked}') order by l.id for update);
+    select coalesce(array_agg(x.id), '{}'), array_agg(x.status) into v_now, v_was
+      from (select l.id, l.status from octop_tasks_live l where l.id = any (v_left) and l.status <> all ('{running,blocked}') order by l.id for update) x;
     with back as (
       update octop_tasks_live l set status = 'pending', scheduled_at = _octop_now() from unnest(v_now) u (id)
        where l.id between u.id and u.id returning l.id, l.queue
     )
-    select coalesce(array_agg(b.id), '{}'), array_agg(distinct b.queue) into v_now, v_queues from back b;
-    perform _octop_retried(v_now, 'waiting', v_queues);
+    select array_agg(distinct b.queue) into v_queues from back b;
+    perform _octop_retried(v_now, v_was, v_queues);
     return query select u, 'retried', u from unnest(v_now) u;
     v_left := _octop_ids_without(v_left, v_now);
 
@@ -137,7 +138,7 @@ begin
        group by b.tenant, b.queue, s.status, s.n
     )
     select coalesce(array_agg(b.id), '{}'), array_agg(distinct b.queue) into v_now, v_queues from back b;
-    perform _octop_retried(v_now, 'frozen', v_queues);
+    perform _octop_retried(v_now, array_fill('frozen'::text, array[cardinality(v_now)]), v_queues);
     return query select u, 'retried', u from unnest(v_now) u;
     v_left := _octop_ids_without(v_left, v_now);
     exit when cardinality(v_left) = 0;
@@ -172,16 +173,16 @@ comment on function octop_retry_many(uuid[]) is
   'running or blocked (nothing was done), not found. At most 10,000 ids, better some hundreds in each transaction. '
   'Example: select verdict, count(*) from octop_retry_many(array(select id from octop_tasks where status = ''frozen'' and task_type = ''send'' limit 500)) group by 1;';
 
-create or replace function _octop_retried(ids uuid[], was text, queues text[]) returns void
+create or replace function _octop_retried(ids uuid[], was text[], queues text[]) returns void
   language plpgsql set search_path from current
 as $$
 begin
   if cardinality(ids) > 0 then
     perform _octop_wake(queues, array_fill('-infinity'::timestamptz, array[cardinality(queues)]));
-    perform _octop_audit_write('retry', u::text, jsonb_build_object('was', was)) from unnest(ids) u;
+    perform _octop_audit_write('retry', u.id::text, jsonb_build_object('was', u.was)) from unnest(ids, was) u (id, was);
   end if;
 end $$;
-comment on function _octop_retried(uuid[], text, text[]) is 'Wakes who sleeps for these queues, and writes the audit.';
+comment on function _octop_retried(uuid[], text[], text[]) is 'Wakes who sleeps for these queues, and writes the audit.';
 
 create or replace function octop_delete_many(ids uuid[]) returns table (id uuid, verdict text)
   language plpgsql security definer set search_path from current

@@ -172,7 +172,7 @@ create table octop_config (
   updated_at timestamptz default _octop_now()
 );
 comment on table octop_config is
-  'Settings that rule while it runs. Values look like {"value": 5}. INSERT of an existing key is an update, DELETE goes back to the default. '
+  'Settings that rule while it runs. Values look like {"value": 5}. INSERT of an existing key is an update (psql says INSERT 0 0), DELETE goes back to the default. '
   'Running workers follow within a second. octop_config_keys() lists keys, bounds and defaults.';
 comment on column octop_config.key is 'Name of the setting, as in octop_config_keys().';
 comment on column octop_config.value is '{"value": …}, of the type and within the bounds of the key.';
