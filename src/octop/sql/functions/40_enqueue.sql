@@ -137,7 +137,7 @@ comment on function octop_enqueue_many(text[], text[], uuid[], text[], text[], t
   'Register many tasks in your transaction, all or nothing; answers id and whether it is new, in the order of the input. Arrays run in parallel; null = default for all, '
   'null inside = default for one. tags holds array literals. fresh = the ids were just made, do not look whether they exist. declared_queues and declared_priorities are what the code says '
   'of the type; they hold until a worker has declared it, from then on the row in octop_task_types does. min_versions: workers with older code of the type leave the task to others. '
-  'Errors: OC110 name, OC111 payload, OC112 payload too large, OC113 option, OC114 time.';
+  'Errors: OC110 name, OC111 payload, OC112 payload too large, OC113 option, OC114 time, OC302 arrays of different length.';
 
 create or replace function octop_enqueue(
   task_type       text,
