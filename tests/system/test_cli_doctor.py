@@ -863,8 +863,10 @@ def test_workers_with_their_pools_find_no_room(doctor, database, hire):
     assert doctor.findings("--only", "connections", code=0) == []
     database.psql(f"alter database {database.name} connection limit 24")
     finding = doctor.heals("connections.too_few")
-    assert finding["what"].startswith(
-        "4 workers need 12 connections, and 52 when their pools of 10 are full; there is room for 19"
+    # the room is what is left by the connections of this test, of which one or two may be closing at this moment
+    assert re.match(
+        "4 workers need 12 connections, and 52 when their pools of 10 are full; there is room for (19|2[0-4])",
+        finding["what"],
     )
     database.psql(f"alter database {database.name} connection limit 14")
     assert "connection limit" in doctor.heals("connections.too_few")["cure"][0]["run"]
