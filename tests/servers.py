@@ -23,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -62,7 +62,6 @@ SETTINGS: Mapping[str, str] = {
 }
 
 STATEMENT_TIMEOUT_SECONDS = 30
-TEMPLATE = "octop_template"
 MEMORY_BYTES_MIN = 6 * 1024**3
 """The plan tests make a million rows per version."""
 
@@ -242,21 +241,25 @@ class Server:
                 self.execute(sql.SQL("drop role if exists {}").format(sql.Identifier(role)))
 
     def _template(self) -> str:
-        """Install Octop once per server; all databases are copies. Roles belong to the server, so one at a time."""
-        ready = run_directory() / f"{self.directory.name}.template"
+        """Install Octop once per server and day; all databases are copies. Roles belong to the server, so one at a time.
+
+        The day: a copy has the days of history of its installation, and a run may last over midnight (UTC).
+        """
+        template = f"template_{datetime.now(UTC):%Y%m%d}"
+        ready = run_directory() / f"{self.directory.name}.{template}"
         if ready.exists():
-            return TEMPLATE
+            return template
         with locked(run_directory() / f"{self.directory.name}.lock"):
             if not ready.exists():
                 from octop.engine.install import install
 
-                self.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(TEMPLATE)))
-                self.execute(sql.SQL("create database {} template template0").format(sql.Identifier(TEMPLATE)))
-                with psycopg.connect(self.url(TEMPLATE), autocommit=True) as connection:
+                self.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(template)))
+                self.execute(sql.SQL("create database {} template template0").format(sql.Identifier(template)))
+                with psycopg.connect(self.url(template), autocommit=True) as connection:
                     connection.execute("revoke create on schema public from public")  # the default since 15
-                install(self.url(TEMPLATE))
+                install(self.url(template))
                 ready.touch()
-        return TEMPLATE
+        return template
 
 
 _SERVERS: dict[int, Server] = {}

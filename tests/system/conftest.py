@@ -1,14 +1,18 @@
-"""Real worker processes, and the command in process, for the tests of this folder."""
+"""Real worker processes, workers without a process, and the command in process, for the tests of this folder."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 
 import pytest
 
+from octop.engine.connect import open_connection
+from tests.sql.crew import Worker
 from tests.system.apps.running import Starter, prepare
 from tests.system.command import Command
+from tests.system.doctor import Doctor
 
 
 @pytest.fixture
@@ -27,13 +31,38 @@ def rows(database):
 
 
 @pytest.fixture
-def octop(database, monkeypatch, tmp_path, capsys):
-    """Run the command on the database of the test, in an empty folder."""
+def alone(monkeypatch, tmp_path):
+    """Stand in an empty folder, with no variable that tells the command what to use."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OCTOP_DSN", database.url)
-    for name in ("DATABASE_URL", "OCTOP_SCHEMA", "OCTOP_APP", "NO_COLOR"):
+    for name in ("OCTOP_DSN", "DATABASE_URL", "OCTOP_SCHEMA", "OCTOP_APP", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def octop(alone, database, monkeypatch, capsys):
+    """Run the command on the database of the test."""
+    monkeypatch.setenv("OCTOP_DSN", database.url)
     return Command(capsys)
+
+
+@pytest.fixture
+def doctor(alone, database, monkeypatch, capsys):
+    """Run `octop doctor` on the database of the test."""
+    monkeypatch.setenv("OCTOP_DSN", database.url)
+    return Doctor(database, capsys)
+
+
+@pytest.fixture
+def hire(database):
+    """Register workers on connections of their own."""
+    with contextlib.ExitStack() as stack:
+
+        def hired(**options):
+            worker = Worker(stack.enter_context(open_connection(database.url, application_name="test")), **options)
+            worker.register()
+            return worker
+
+        yield hired
 
 
 @pytest.fixture

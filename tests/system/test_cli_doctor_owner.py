@@ -10,8 +10,8 @@ import pytest
 from octop.cli import entry
 from octop.engine.diagnosis.words import ownership_lines
 from tests.sql.crew import value
+from tests.system.doctor import Doctor
 from tests.system.provoked import provokes
-from tests.system.test_cli_doctor import Doctor
 
 LOCKS_OUT = re.compile(r"nologin|nosuperuser|nobypassrls|nocreaterole|revoke", re.IGNORECASE)
 
@@ -41,12 +41,7 @@ class Shop:
 
 
 @pytest.fixture
-def shop(
-    empty_database, database, monkeypatch, tmp_path, capsys
-):  # database: roles with our usual prefix are there too
-    monkeypatch.chdir(tmp_path)
-    for name in ("DATABASE_URL", "OCTOP_APP", "NO_COLOR"):
-        monkeypatch.delenv(name, raising=False)
+def shop(alone, empty_database, database, monkeypatch, capsys):  # database: roles with our usual prefix are there too
     made = Shop(empty_database, monkeypatch, capsys)
     assert made.installed == 0
     return made

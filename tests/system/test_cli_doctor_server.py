@@ -22,8 +22,8 @@ from octop.engine.diagnosis import look, server
 from octop.engine.install import install
 from tests import servers
 from tests.sql.crew import add_many, rows, value
+from tests.system.doctor import Doctor, wait_for
 from tests.system.provoked import provokes
-from tests.system.test_cli_doctor import Doctor, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +41,7 @@ def whole(postgres):
 
 
 @pytest.fixture
-def doctor(whole, monkeypatch, tmp_path, capsys):
-    monkeypatch.chdir(tmp_path)
-    for name in ("DATABASE_URL", "OCTOP_SCHEMA", "OCTOP_APP", "NO_COLOR"):
-        monkeypatch.delenv(name, raising=False)
+def doctor(alone, whole, monkeypatch, capsys):
     with whole.database(installed=True) as database:
         monkeypatch.setenv("OCTOP_DSN", database.url)
         yield Doctor(database, capsys)
@@ -95,12 +92,9 @@ def test_what_the_command_line_says_is_changed_there(doctor, database, monkeypat
     ]
 
 
-def test_the_private_database_is_not_asked_what_is_its_own_doing(postgres, monkeypatch, tmp_path, capsys):
+def test_the_private_database_is_not_asked_what_is_its_own_doing(alone, postgres, monkeypatch, tmp_path, capsys):
     home = servers.run_directory() / f"home-{tmp_path.name}"
     monkeypatch.setenv("XDG_DATA_HOME", str(home))
-    monkeypatch.chdir(tmp_path)
-    for name in ("OCTOP_DSN", "DATABASE_URL", "OCTOP_SCHEMA", "OCTOP_APP", "NO_COLOR"):
-        monkeypatch.delenv(name, raising=False)
     (home / "octop").mkdir(parents=True)
     private = servers.Server(postgres.version, home / "octop" / "postgresql")
     try:

@@ -1,14 +1,15 @@
 """Databases that live for one test: copies of a template in which Octop is installed, and a clock that a test can bend.
 
 Several processes may do this on one server at once (pytest-xdist, two checkouts): the template has the fingerprint of the
-SQL files in its name and is made by whoever comes first. Each process holds a lock while it lives; the databases of a
+SQL files and the day in its name and is made by whoever comes first. Each process holds a lock while it lives; the databases of a
 process whose lock is free are left over, and the next one drops them.
 """
 
 import contextlib
 import hashlib
 import secrets
-from typing import Any, Final
+from datetime import date
+from typing import Any, Final, LiteralString
 from urllib.parse import quote, urlencode
 
 import psycopg
@@ -26,14 +27,23 @@ NAME: Final = "octop_test_"
 KEPT: Final = "octop_kept_"
 TEMPLATE: Final = "octop_template_"
 TEMPLATES_MAX: Final = 3
-"""So many versions of the schema keep their template on a server; the oldest goes first."""
+"""So many templates stay on a server, one per version of the schema and day; the oldest goes first."""
 LOCK_OF_RUNS: Final = 0x0C70
 LOCK_OF_TEMPLATES: Final = 0x0C71
 
 
-def fingerprint(schema: str) -> str:
-    """Return what a template's name says about its content: 16 hex digits of a hash over all SQL files and the schema."""
-    parts = [package_version(), schema, *(file.checksum for file in script.migrations()), script.functions_checksum()]
+def fingerprint(schema: str, day: date) -> str:
+    """Return what a template's name says about its content: 16 hex digits of a hash over all SQL files, the schema and the day.
+
+    The day, because the days of history are those of the installation: a copy has what an installation of today has.
+    """
+    parts = [
+        package_version(),
+        day.isoformat(),
+        schema,
+        *(file.checksum for file in script.migrations()),
+        script.functions_checksum(),
+    ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
@@ -151,7 +161,8 @@ class Throwaways:
 
     def _template(self, schema: str) -> str:
         """Return the name of the template; make it, if no other process has or does."""
-        name = f"{TEMPLATE}{fingerprint(schema)}"
+        today = self._ask("select (now() at time zone 'UTC')::date")
+        name = f"{TEMPLATE}{fingerprint(schema, today)}"
         if name in self._ready:
             return name
         # roles belong to the server, so one installer at a time, whatever the schema
@@ -166,16 +177,23 @@ class Throwaways:
         return name
 
     def _make_template(self, name: str, schema: str) -> None:
-        unfinished = f"{name}_unfinished"
-        self.drop(unfinished)  # its maker died
+        # While unfinished it is one of this run's own, so it goes with them if its maker dies.
+        unfinished = f"{self._house}{self._key:08x}_template"
         self._connection.execute(sql.SQL("create database {} template template0").format(sql.Identifier(unfinished)))
         with psycopg.connect(self.url(unfinished), autocommit=True) as connection:
             connection.execute("revoke create on schema public from public")  # the default since 15
         install(self.url(unfinished), schema=schema)
-        for change in ("rename to {1}", "is_template true allow_connections false"):
-            old = unfinished if "rename" in change else name
-            statement = sql.SQL("alter database {0} " + change).format(sql.Identifier(old), sql.Identifier(name))
-            self._connection.execute(statement)
+        try:
+            self._alter(unfinished, "rename to {}", name)
+        except (psycopg.errors.DuplicateDatabase, psycopg.errors.UniqueViolation):
+            # advisory locks belong to a database: a run that connects to another one was faster
+            self.drop(unfinished)
+        else:
+            self._alter(name, "is_template true allow_connections false")
+
+    def _alter(self, name: str, change: LiteralString, *names: str) -> None:
+        statement = sql.SQL("alter database {} " + change)
+        self._connection.execute(statement.format(sql.Identifier(name), *map(sql.Identifier, names)))
 
     def _drop_old_templates(self) -> None:
         old = self._connection.execute(
@@ -186,7 +204,7 @@ class Throwaways:
         for (name,) in old:
             # somebody may copy it at this moment: then it stays for the next one
             with contextlib.suppress(psycopg.Error):
-                self._connection.execute(sql.SQL("alter database {} is_template false").format(sql.Identifier(name)))
+                self._alter(name, "is_template false")
                 self._connection.execute(sql.SQL("drop database {}").format(sql.Identifier(name)))
 
     def _drop_leftovers(self) -> None:

@@ -259,7 +259,7 @@ class _Drain:
         if len(self._claimed) < self._max_tasks and time.monotonic() < self._end_at:
             return
         counts = Counter(claimed.task_type for claimed in self._claimed.values()).most_common(5)
-        most = ", ".join(f"{name} {count:,} times" for name, count in counts)
+        most = ", ".join(f"{name} {count:,} times" for name, count in counts) or "nothing"
         limit = f"{len(self._claimed):,} tasks" if time.monotonic() < self._end_at else f"{self._seconds:g} s"
         message = f"drain stopped after {limit}, and there is more to do; it ran {most}"
         hint = "Do these enqueue each other for ever? Else raise max_tasks= or seconds=."

@@ -14,11 +14,11 @@ from octop.model.definition import TaskDefinition
 from octop.model.errors import ResultTooLargeError, UnknownTaskTypeError
 from octop.model.hooks import Hooks
 from octop.model.task import Claimed, Outcome, OutcomeKind
-from octop.worker.children import ChildLostError, Children
-from octop.worker.frames import Message
+from octop.worker.children import Children
+from octop.worker.ending import TaskFailedInChildError, is_any, outcome_of, outcome_of_interrupted
 from octop.worker.holdings import Holdings
 from octop.worker.hooks import call_hooks, wrapped
-from octop.worker.report import cleaned, failure_of, let_go, message_of, plain_failure, traceback_of
+from octop.worker.report import failure_of, let_go, plain_failure
 from octop.worker.slot import INTERRUPTS_MAX, AttemptContext, Reason, Slot, stepped
 from octop.worker.threads import Threads
 from octop.worker.watchdog import Watchdog
@@ -34,15 +34,6 @@ THREAD_CANCEL_SECONDS: Final = 5.0
 ISOLATED_MAX: Final = 4
 ISOLATION_WAIT_SECONDS_MAX: Final = 30.0
 ISOLATION_SNOOZE_SECONDS: Final = 2.0
-
-
-class TaskFailedInChildError(Exception):
-    """A task failed in a child process; what it raised stayed there."""
-
-    def __init__(self, report: Message) -> None:
-        """Keep the child's report."""
-        super().__init__(f"{report.get('error_class')}: {report.get('error_message')}")
-        self.report = report
 
 
 class _JsonText(str):
@@ -280,7 +271,7 @@ class Runner:
         if claimed is None or slot.recorded:
             return
         slot.recorded = True
-        outcome = self._interrupted(slot, claimed, None)
+        outcome = outcome_of_interrupted(slot, claimed)
         if outcome is not None:
             self._holdings.outcome(outcome)
         self._holdings.haunt(claimed)
@@ -306,7 +297,7 @@ class Runner:
         if claimed is None or slot.recorded:
             return
         outcome: Outcome | None
-        if error is None and slot.reason in (None, Reason.SHUTDOWN) and not _is(value, Snooze, Cancel, Retry):
+        if error is None and slot.reason in (None, Reason.SHUTDOWN) and not is_any(value, Snooze, Cancel, Retry):
             try:
                 text = self._result(claimed, value)
             except BaseException as problem:  # noqa: BLE001 - encoding may run the user's code
@@ -325,7 +316,7 @@ class Runner:
                 error = ResultTooLargeError(message, hint="Return a reference to the data instead.")
                 outcome = failure_of(claimed.fence, error, final=True, keep_frames=True)
         else:
-            outcome = self._outcome(slot, claimed, error if error is not None else value)
+            outcome = outcome_of(slot, claimed, error if error is not None else value)
         if outcome is not None and self._holdings.outcome(outcome):
             if self.tells and outcome.kind not in FAILURES:
                 _tell(slot, claimed, outcome.kind.value)
@@ -337,54 +328,6 @@ class Runner:
         if type(value) is _JsonText:
             return str(value)
         return self._registry[claimed.task_type].encode_result(value)
-
-    def _outcome(self, slot: Slot, claimed: Claimed, raised: Any) -> Outcome | None:
-        if slot.reason is not None and not _is(raised, Cancel):
-            return self._interrupted(slot, claimed, raised if _is(raised, BaseException) else None)
-        match type(raised):
-            case kind if issubclass(kind, Snooze):
-                return Outcome(claimed.fence, OutcomeKind.SNOOZED, delay_seconds=raised.seconds)
-            case kind if issubclass(kind, Cancel):
-                return Outcome(claimed.fence, OutcomeKind.CANCELLED, error_message=cleaned(raised.reason, 10_000))
-            case kind if issubclass(kind, Retry):
-                return Outcome(
-                    claimed.fence,
-                    OutcomeKind.FAILURE,
-                    error_class="octop.Retry",
-                    error_message=message_of(raised),
-                    delay_seconds=raised.delay_seconds,
-                )
-            case kind if issubclass(kind, ChildLostError):
-                return plain_failure(claimed.fence, "WorkerLost", str(raised), kind=OutcomeKind.LOST)
-            case kind if issubclass(kind, TaskFailedInChildError):
-                report = raised.report
-                return Outcome(
-                    claimed.fence,
-                    OutcomeKind.FAILURE,
-                    error_class=report["error_class"],
-                    error_message=report["error_message"],
-                    traceback=report["traceback"],
-                    final=report["final"],
-                    mro=tuple(report["mro"]),
-                )
-        return failure_of(claimed.fence, raised, keep_frames=True)
-
-    def _interrupted(self, slot: Slot, claimed: Claimed, error: BaseException | None) -> Outcome | None:
-        match slot.reason:
-            case Reason.TIMEOUT:
-                return Outcome(
-                    claimed.fence,
-                    OutcomeKind.TIMEOUT,
-                    error_class="TimeoutError",
-                    error_message=f"over its time limit of {claimed.timeout_seconds:g} s",
-                    traceback=None if error is None else traceback_of(error),
-                    mro=("TimeoutError",),
-                )
-            case Reason.CANCEL:
-                return Outcome(claimed.fence, OutcomeKind.CANCELLED)
-            case Reason.SHUTDOWN:
-                return Outcome(claimed.fence, OutcomeKind.RELEASED, error_message="its worker stopped")
-        return None
 
     async def _tell_of_failure(
         self, claimed: Claimed, context: AttemptContext | None, outcome: Outcome, error: BaseException | None
@@ -454,11 +397,6 @@ def _tell(slot: Slot, claimed: Claimed, what: str) -> None:
 
 async def _on_loop(definition: TaskDefinition, context: AttemptContext, claimed: Claimed) -> Any:
     return await definition.call(definition.unbind(claimed.payload), context)
-
-
-def _is(value: object, *kinds: type) -> bool:
-    """Tell of which class a value is, without asking the value: ``isinstance`` reads ``__class__``, which may raise."""
-    return issubclass(type(value), kinds)
 
 
 async def _absorb(slot: Slot) -> None:

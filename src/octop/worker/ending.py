@@ -1,0 +1,88 @@
+"""What an attempt ends with, by what it raised or returned and by who ended it."""
+
+from typing import Any
+
+from octop.model.control_flow import Cancel, Retry, Snooze
+from octop.model.task import Claimed, Outcome, OutcomeKind
+from octop.worker.children import ChildLostError
+from octop.worker.frames import Message
+from octop.worker.report import cleaned, failure_of, message_of, plain_failure, traceback_of
+from octop.worker.slot import Reason, Slot
+
+
+class TaskFailedInChildError(Exception):
+    """A task failed in a child process; what it raised stayed there."""
+
+    def __init__(self, report: Message) -> None:
+        """Keep the child's report."""
+        super().__init__(f"{report.get('error_class')}: {report.get('error_message')}")
+        self.report = report
+
+
+def outcome_of(slot: Slot, claimed: Claimed, raised: Any) -> Outcome | None:
+    """Return what an attempt ends with that did not simply succeed; None = nothing is written down, for it was lost.
+
+    Args:
+        slot: Where it ran; knows why it was ended from outside.
+        claimed: Which attempt.
+        raised: What it raised, or returned instead of a result.
+    """
+    if slot.reason is not None and not is_any(raised, Cancel):
+        return outcome_of_interrupted(slot, claimed, raised if is_any(raised, BaseException) else None)
+    match type(raised):
+        case kind if issubclass(kind, Snooze):
+            return Outcome(claimed.fence, OutcomeKind.SNOOZED, delay_seconds=raised.seconds)
+        case kind if issubclass(kind, Cancel):
+            return Outcome(claimed.fence, OutcomeKind.CANCELLED, error_message=cleaned(raised.reason, 10_000))
+        case kind if issubclass(kind, Retry):
+            return Outcome(
+                claimed.fence,
+                OutcomeKind.FAILURE,
+                error_class="octop.Retry",
+                error_message=message_of(raised),
+                delay_seconds=raised.delay_seconds,
+            )
+        case kind if issubclass(kind, ChildLostError):
+            return plain_failure(claimed.fence, "WorkerLost", str(raised), kind=OutcomeKind.LOST)
+        case kind if issubclass(kind, TaskFailedInChildError):
+            report = raised.report
+            return Outcome(
+                claimed.fence,
+                OutcomeKind.FAILURE,
+                error_class=report["error_class"],
+                error_message=report["error_message"],
+                traceback=report["traceback"],
+                final=report["final"],
+                mro=tuple(report["mro"]),
+            )
+    return failure_of(claimed.fence, raised, keep_frames=True)
+
+
+def outcome_of_interrupted(slot: Slot, claimed: Claimed, error: BaseException | None = None) -> Outcome | None:
+    """Return what an attempt ends with that was ended from outside; None = nothing is written down, for it was lost.
+
+    Args:
+        slot: Where it ran.
+        claimed: Which attempt.
+        error: What it raised then; None = nothing yet.
+    """
+    match slot.reason:
+        case Reason.TIMEOUT:
+            return Outcome(
+                claimed.fence,
+                OutcomeKind.TIMEOUT,
+                error_class="TimeoutError",
+                error_message=f"over its time limit of {claimed.timeout_seconds:g} s",
+                traceback=None if error is None else traceback_of(error),
+                mro=("TimeoutError",),
+            )
+        case Reason.CANCEL:
+            return Outcome(claimed.fence, OutcomeKind.CANCELLED)
+        case Reason.SHUTDOWN:
+            return Outcome(claimed.fence, OutcomeKind.RELEASED, error_message="its worker stopped")
+    return None
+
+
+def is_any(value: object, *kinds: type) -> bool:
+    """Tell of which class a value is, without asking the value: ``isinstance`` reads ``__class__``, which may raise."""
+    return issubclass(type(value), kinds)
