@@ -91,11 +91,32 @@ def test_without_roles_it_leaves_the_roles_and_can_be_installed_again(empty_data
         assert value(dba, "select count(*) from pg_roles where rolname ~ %s", f"^{prefix}") == 5
         assert column(dba, "select nspname::text from pg_namespace where nspname = 'jobs'") == []
         # and nothing to do a second time
+        place = script.Place("jobs", prefix)
+        told = refused(empty_database, script.uninstall_script(place, "1"))
+        assert "is not installed in schema jobs" in told
+        assert f"HINT:  It is not in this database: {empty_database.name}." in told
+        # nor does an upgrade install
         assert "is not installed in schema jobs" in refused(
-            empty_database, script.uninstall_script(script.Place("jobs", prefix), "1")
+            empty_database, script.install_script(place, "1", upgrade=True)
         )
         install(empty_database.url, schema="jobs", role_prefix=prefix)
+        empty_database.psql(script.install_script(place, "1", upgrade=True))
+        told = refused(empty_database, script.uninstall_script(script.Place("job", prefix), "1"))
+        assert "HINT:  Here it is in: jobs. Print this script with --schema." in told
         empty_database.psql(script.uninstall_script(script.Place("jobs", prefix), "1", roles=True))
+
+
+def test_roles_that_a_person_made_or_lets_log_in_stay(empty_database, prefix):
+    with empty_database.connect() as dba:
+        do(dba, f"create role {prefix}viewer")
+        install(empty_database.url, schema="jobs", role_prefix=prefix)
+        do(dba, f"alter role {prefix}worker login")
+        empty_database.psql(script.uninstall_script(script.Place("jobs", prefix), "1", roles=True))
+        assert column(dba, "select rolname::text from pg_roles where starts_with(rolname, %s) order by 1", prefix) == [
+            f"{prefix}viewer",
+            f"{prefix}worker",
+        ]
+        do(dba, f"drop role {prefix}viewer, {prefix}worker")
 
 
 def test_what_is_not_ours_stays(database, dba):
@@ -115,6 +136,8 @@ def test_refuses_while_workers_live_unless_it_is_told(database, dba, hire):
     hire()
     told = refused(database, script.uninstall_script(script.Place(), "1"))
     assert "octop: 1 workers live" in told
+    assert value(dba, "select host || ', process ' || pid from octop_workers") in told
+    assert value(dba, "select id::text from octop_workers") in told
     assert "Nothing was removed" in told
     assert value(dba, "select count(*) from octop_workers") == 1
     database.psql(script.uninstall_script(script.Place(), "1", force=True))

@@ -27,6 +27,25 @@ def test_another_role_that_may_create_is_shut_out(doctor, database):
     doctor.heals("grants.others_create")
 
 
+@provokes("grants.posing")
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "create function round(integer, integer, integer) returns integer language sql as 'select 1'",
+        """create function "Same"(text, uuid) returns boolean language sql as 'select true';
+           create operator = (leftarg = text, rightarg = uuid, function = "Same")""",
+    ],
+)
+def test_what_poses_as_postgresqls_own_is_dropped(doctor, database, planted):
+    """Left by somebody who could create objects in the schema for a while."""
+    other = database.make_role()
+    database.psql(f"grant create on schema public to {other}")
+    database.psql(planted, role=other)
+    database.psql(f"revoke create on schema public from {other}")
+    finding = doctor.heals("grants.posing")
+    assert finding["what"].endswith(f"and belongs to {other}")
+
+
 @provokes("grants.too_wide", "grants.on_leaf", "grants.direct")
 def test_the_wide_grant_of_the_article_is_taken_back_and_the_application_goes_on(doctor, database):
     app = database.make_role(name="octop_app")

@@ -5,8 +5,8 @@ import io
 import json
 import os
 import pty
-import select
 import re
+import select
 import stat
 import subprocess
 import sys

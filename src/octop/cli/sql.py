@@ -33,7 +33,7 @@ def sql() -> None:
 @global_options()
 @pass_invocation
 def install(invocation: Invocation, role_prefix: str) -> None:
-    """Print what installs Octop into an empty schema."""
+    """Print what installs Octop into a schema of its own, or among other things."""
     sys.stdout.write(script.install_script(_place(invocation, role_prefix), __version__))
 
 
@@ -43,7 +43,7 @@ def install(invocation: Invocation, role_prefix: str) -> None:
 @pass_invocation
 def upgrade(invocation: Invocation, role_prefix: str) -> None:
     """Print what brings an installed schema to this version; migrations that it has already are skipped."""
-    sys.stdout.write(script.install_script(_place(invocation, role_prefix), __version__))
+    sys.stdout.write(script.install_script(_place(invocation, role_prefix), __version__, upgrade=True))
 
 
 @sql.command()

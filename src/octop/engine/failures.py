@@ -69,7 +69,11 @@ def translated(error: psycopg.Error) -> errors.OctopError:
     message = diagnostic.message_primary or str(error).strip() or type(error).__name__
     hint = diagnostic.message_hint or ""
     if known := BY_SQLSTATE.get(sqlstate):
-        return known(message.removeprefix("octop: "), hint=hint or (known.__doc__ or "").partition("\n")[0])
+        return known(
+            message.removeprefix("octop: "),
+            detail=diagnostic.message_detail or "",
+            hint=hint or (known.__doc__ or "").partition("\n")[0],
+        )
     if known := BY_CONSTRAINT.get(diagnostic.constraint_name or ""):
         return known(message, hint=(known.__doc__ or "").partition("\n")[0])
     if sqlstate in TRY_AGAIN:

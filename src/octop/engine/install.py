@@ -162,7 +162,10 @@ def install(
 
 def _refusal(error: psycopg.Error) -> errors.OctopError:
     """Translate; what the first part says in PostgreSQL's own codes is about the schema: another's names, another prefix."""
-    if isinstance(error, psycopg.errors.DuplicateTable | psycopg.errors.ObjectNotInPrerequisiteState):
+    if isinstance(
+        error,
+        psycopg.errors.DuplicateTable | psycopg.errors.DuplicateObject | psycopg.errors.ObjectNotInPrerequisiteState,
+    ):
         said = error.diag
         message = (said.message_primary or "").removeprefix("octop: ")
         return errors.SchemaError(message, hint=said.message_hint or "", detail=said.message_detail or "")

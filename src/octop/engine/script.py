@@ -24,6 +24,7 @@ _RELATION: Final = re.compile(
     r"^create (?:or replace )?(?:unlogged )?(?:table|view|sequence|(?:unique )?index)(?: if not exists)? (\w+)",
     re.MULTILINE,
 )
+_FUNCTION: Final = re.compile(r"^create (?:or replace )?(?:function|procedure) (\w+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +61,12 @@ class Place:
         """Refuse names that PostgreSQL would cut or refuse."""
         for what, name, room in (("schema", self.schema, 63), ("role prefix", self.role_prefix, 55)):
             # $octop would end a dollar-quoted block of the script
-            odd = "\x00" in name or "$octop" in name or name.startswith("pg_")
+            odd = "\x00" in name or "$octop" in name or name.startswith("pg_") or name == "information_schema"
             if not name or len(name.encode()) > room or odd:
                 message = f"the {what} {name!r} is no usable name"
-                raise ConfigurationError(message, hint=f"1 to {room} bytes, not beginning with pg_, without $octop.")
+                raise ConfigurationError(
+                    message, hint=f"1 to {room} bytes, not PostgreSQL's own (pg_…, information_schema), without $octop."
+                )
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -126,10 +129,21 @@ def relation_names() -> tuple[str, ...]:
     return tuple(name for text in texts for name in _RELATION.findall(text))
 
 
-def opening(place: Place) -> str:
-    """Return the first part: one transaction, one installer at a time, checks, schema and roles."""
-    values = {**place.variables, "names": ",".join(relation_names())}
-    return "".join(_filled(_part(name), values) for name in ("opening", "prefix", "names", "place"))
+def function_names() -> tuple[str, ...]:
+    """Return the names of the functions that the installer makes, each once."""
+    return tuple(dict.fromkeys(name for file in functions() for name in _FUNCTION.findall(file.text)))
+
+
+def opening(place: Place, *, present: bool = False) -> str:
+    """Return the first part: one transaction, one installer at a time, checks, schema and roles.
+
+    Args:
+        place: Where and whose.
+        present: Refuse where nothing is installed yet.
+    """
+    parts = ("opening", *(("present",) if present else ()), "prefix", "names", "place")
+    values = {**place.variables, "names": ",".join(relation_names()), "functions": ",".join(function_names())}
+    return "".join(_filled(_part(name), values) for name in parts)
 
 
 def body(place: Place, version: str) -> str:
@@ -148,8 +162,14 @@ def body(place: Place, version: str) -> str:
     return "\n".join([*prelude, register, *steps, *rest, closing])
 
 
-def install_script(place: Place, version: str) -> str:
-    """Return the whole script for ``psql -f``: one transaction, harmless to repeat."""
+def install_script(place: Place, version: str, *, upgrade: bool = False) -> str:
+    """Return the whole script for ``psql -f``: one transaction, harmless to repeat.
+
+    Args:
+        place: Where and whose.
+        version: Of this package.
+        upgrade: Refuse where nothing is installed yet: another schema was meant.
+    """
     producer, worker = quoted(place.variables["producer"]), quoted(place.variables["worker"])
     return "\n".join(
         [
@@ -157,7 +177,7 @@ def install_script(place: Place, version: str) -> str:
             f"-- Roles are created NOLOGIN with the prefix {place.role_prefix}; give them to your logins, for example:",
             f"--   GRANT {producer}, {worker} TO my_app;",
             "\\set ON_ERROR_STOP on",
-            opening(place) + body(place, version),
+            opening(place, present=upgrade) + body(place, version),
             "commit;",
             "",
         ]
@@ -173,13 +193,14 @@ def uninstall_script(place: Place, version: str, *, force: bool = False, roles: 
         force: Also while workers live; their next call fails.
         roles: The roles too; refused while another schema or database needs them.
     """
-    (file,) = _files("uninstall")
+    start, end = _files("uninstall")
     flags = {"force": str(force).lower(), "roles": str(roles).lower()}
     return "\n".join(
         [
             f"-- Octop {version}: removes schema {quoted(place.schema)}'s objects with ALL TASKS AND HISTORY. There is no way back.",
             "\\set ON_ERROR_STOP on",
-            _filled(_part("prefix"), place.variables) + _filled(file.text, {**place.variables, **flags}),
+            "".join(_filled(text, place.variables) for text in (start.text, _part("present"), _part("prefix")))
+            + _filled(end.text, {**place.variables, **flags}),
         ]
     )
 

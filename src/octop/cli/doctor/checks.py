@@ -87,6 +87,7 @@ CHECKS: Final = (
         schema.objects,
     ),
     Check("only the owner creates objects in the schema", ("grants.public_creates", "grants.others_create"), grants.creators, owned=True),
+    Check("nothing in the schema poses as PostgreSQL's own", ("grants.posing",), grants.posing, owned=True),
     Check(
         "each role has the rights that it needs, and nobody more",
         ("grants.too_wide", "grants.on_leaf", "grants.public_execute", "grants.direct", "grants.missing"),

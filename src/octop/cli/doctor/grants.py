@@ -36,6 +36,17 @@ def creators(examination: Examination) -> Iterator[Finding]:
         )
 
 
+def posing(examination: Examination) -> Iterator[Finding]:
+    """Look whether something in the schema could be taken for PostgreSQL's own."""
+    for each in examination.ask(rights.posing(examination.schema, examination.owner)):
+        yield found(
+            "grants.posing",
+            f"the {each['what']} bears a name of PostgreSQL's and belongs to {each['owner']}",
+            psql(each["drop"]),
+            hint="Does somebody need it? Then move it away: alter … set schema …;",
+        )
+
+
 def _commands(lines: tuple[str, ...], instead: str) -> tuple[tuple[Step, ...], str]:
     """Return lines as a cure, or, if there is a hint instead, that alone: nobody is to cut himself off by copying."""
     return ((), instead) if instead else (psql(*lines), "")

@@ -31,6 +31,7 @@ KINDS: Final = (
     # --- grants ---
     Kind("grants.public_creates", ERROR, "PUBLIC may create objects in the schema", "Anyone could slip a function into the engine's path and act with its rights.", "`revoke create on schema … from public`"),
     Kind("grants.others_create", WARNING, "another role may create objects in the schema", "It could slip a function into the engine's path and act with its rights.", "`revoke create on schema … from …`"),
+    Kind("grants.posing", ERROR, "a function or operator of others bears a name of PostgreSQL's", "Our functions may call it instead, with the owner's rights: its owner could do everything to the tasks.", "`drop function …`, or `alter function … set schema …`"),
     Kind("grants.too_wide", WARNING, "a role may write where the functions should", "What is written past the functions is not checked, not counted and not in the audit.", "`revoke …`, and grant octop_producer to who enqueues"),
     Kind("grants.on_leaf", WARNING, "a role has rights on a leaf or a private table", "The guards stand on octop_tasks: who names a leaf goes around them. Private tables may change at any time.", "`revoke …`"),
     Kind("grants.public_execute", WARNING, "PUBLIC may run a function", "Any login of this database could claim, cancel or configure.", "`revoke … from public`"),
@@ -114,6 +115,7 @@ RUN_BY: Final[Mapping[str, str]] = {
     "schema.owner_differs": "a superuser, or a member of both roles",
     "grants.public_creates": SCHEMA_OWNER,
     "grants.others_create": SCHEMA_OWNER,
+    "grants.posing": "its owner, the schema's owner, or a superuser",
     "roles.owner_is_mighty": SUPERUSER,
     "roles.member_of_owner": MEMBERSHIP,
     "roles.installer": MEMBERSHIP,

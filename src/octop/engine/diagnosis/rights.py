@@ -89,6 +89,42 @@ def creators(schema: str, owner: str) -> Call[Row]:
     )
 
 
+def posing(schema: str, owner: str) -> Call[list[Row]]:
+    """Read what others own in the schema under a name of PostgreSQL's: an engine's call may reach it, if its types fit better.
+
+    Args:
+        schema: Where Octop is installed.
+        owner: The role that owns the installation.
+
+    Returns:
+        what (a description), owner, drop (the statement). Those of superusers are left out.
+    """
+    return Call(
+        """
+        select pg_catalog.jsonb_build_object('what', x.what, 'owner', r.rolname, 'drop', x.statement)
+          from (select pg_describe_object('pg_proc'::regclass, p.oid, 0) as what, p.proowner as owner,
+                       'drop routine ' || quote_ident(n.nspname) || '.' || quote_ident(p.proname)
+                         || '(' || pg_get_function_identity_arguments(p.oid) || ');' as statement
+                  from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+                 where n.nspname = %(schema)s::text
+                   and exists (select from pg_proc o where o.pronamespace = 'pg_catalog'::regnamespace and o.proname = p.proname)
+                union all
+                select pg_describe_object('pg_operator'::regclass, p.oid, 0), p.oprowner,
+                       'drop operator ' || quote_ident(n.nspname) || '.' || p.oprname || ' ('
+                         || case when p.oprleft = 0 then 'none' else format_type(p.oprleft, null) end || ', '
+                         || format_type(p.oprright, null) || ');'
+                  from pg_operator p join pg_namespace n on n.oid = p.oprnamespace
+                 where n.nspname = %(schema)s::text
+                   and exists (select from pg_operator o where o.oprnamespace = 'pg_catalog'::regnamespace and o.oprname = p.oprname)) x
+          join pg_roles r on r.oid = x.owner
+         where not r.rolsuper and r.rolname <> %(owner)s::text
+         order by x.what
+        """,
+        {"schema": schema, "owner": owner},
+        objects,
+    )
+
+
 def logins(role_prefix: str) -> Call[list[Row]]:
     """Read the logins that work with Octop, by membership or by a session that is open now.
 

@@ -2,6 +2,8 @@
 begin;
 set local lock_timeout = '3s';
 set local client_min_messages = warning;
+-- Until we act as the owner a superuser may be running this: no function but PostgreSQL's own, whatever lies on the path of this login.
+set local search_path = pg_catalog, pg_temp;
 -- the others wait, look again and find nothing to do
 do $octop_opening$
 begin

@@ -8,9 +8,22 @@ declare
   v_right  text;
   v_whose  text;
   v_first  text := '';
+  v_fresh  boolean := not exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+                                   where n.nspname = v_schema and c.relname = 'octop_migrations');
 begin
+  -- somebody's login is not to become a role of ours: it would be granted rights, and lose them with us
+  select r.rolname into v_role from pg_roles r where r.rolcanlogin and r.rolname = any (v_owner || v_others) limit 1;
+  if v_fresh and v_role is not null then
+    raise exception 'octop: % is a login already, and the name of a role that Octop needs', v_role
+      using errcode = '42710', hint = 'Choose another --role-prefix, so that the five names are free; then grant its roles to your logins.';
+  end if;
   if not exists (select from pg_namespace n where n.nspname = v_schema) then
-    execute format('create schema %I', v_schema);
+    begin
+      execute format('create schema %I', v_schema);
+    exception when insufficient_privilege then
+      raise exception 'octop: % may not create the schema % in this database', current_user, v_schema
+        using errcode = '42501', hint = format('As the owner of the database or a superuser: CREATE SCHEMA %I AUTHORIZATION %I;', v_schema, current_user);
+    end;
   end if;
   -- what another one has to grant, because this login may not and the owner has no right of its own: PUBLIC's is to go
   if not has_schema_privilege(v_schema, 'create with grant option') and not exists (
@@ -36,6 +49,7 @@ begin
     if not exists (select from pg_roles r where r.rolname = v_role) then
       begin
         execute format('create role %I nologin', v_role);
+        execute format('comment on role %I is %L', v_role, 'Made by the installer of Octop.');
       exception
         when duplicate_object or unique_violation then null;   -- made by another installer of this cluster
         when insufficient_privilege then
@@ -65,7 +79,11 @@ begin
         when insufficient_privilege then
           exit when pg_has_role(current_user, v_owner, 'member');
           raise exception 'octop: % may not act as %', current_user, v_owner
-            using errcode = 'OC502', hint = format('As a superuser: GRANT %I TO %I;', v_owner, current_user);
+            using errcode = 'OC502', hint = case
+              when v_fresh then format('As a superuser: GRANT %I TO %I;', v_owner, current_user)
+              else format('Run it as a superuser, or as a member of %I: %s.', v_owner, coalesce(
+                (select string_agg(quote_ident(pg_get_userbyid(m.member)), ', ')
+                   from pg_auth_members m where pg_get_userbyid(m.roleid) = v_owner), 'none yet')) end;
       end;
     end loop;
   end if;

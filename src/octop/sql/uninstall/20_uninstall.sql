@@ -1,10 +1,3 @@
--- Takes away exactly what the installer made, in one transaction: objects of ours in the schema, rights on it, and the schema
--- itself if nothing else is in it. Nothing of anybody else's: no CASCADE; what stands on an object of ours is named and everything stays.
-begin;
-set local lock_timeout = '3s';
-set local client_min_messages = notice;
--- so that every name below is written with its schema, whoever's "$user" is on the path
-set local search_path = pg_catalog, pg_temp;
 do $octop_uninstall$
 declare
   v_schema  text := :'schema';
@@ -16,15 +9,12 @@ declare
   v_drops   text[];
   v_left    text[];
   v_drop    text;
-  v_living  bigint;
+  v_living  text[];
   v_problem text;
   v_role    text;
+  v_gone    boolean := false;
 begin
   perform pg_advisory_xact_lock(hashtextextended('octop install', 0));
-  if v_found is null or not exists (select from pg_class c where c.relnamespace = v_found and c.relname = 'octop_migrations') then
-    raise exception 'octop: Octop is not installed in schema %', v_schema
-      using errcode = '3F000', hint = 'octop migrate status --schema NAME looks into another schema.';
-  end if;
   if v_owned is null then
     raise exception 'octop: there is no role %', v_owner
       using errcode = '42704', hint = 'The roles have another prefix: print this script with --role-prefix.';
@@ -33,10 +23,13 @@ begin
       using errcode = 'OC502', hint = format('As a superuser: GRANT %I TO %I;', v_owner, current_user);
   end if;
   if not :'force'::boolean then
-    execute format('select count(*) from %1$I.octop_workers w where w.beat_at > now() - %1$I._octop_lease()', v_schema) into v_living;
-    if v_living > 0 then
-      raise exception 'octop: % workers live', v_living
-        using errcode = 'OC507', hint = 'Stop them first, or print this script with --force. Nothing was removed.';
+    execute format($q$select array_agg(format('%%s on %%s, process %%s, last seen %%s s ago: %%s', w.name, w.host, w.pid,
+                        round(extract(epoch from now() - w.beat_at)), w.id) order by w.name)
+                      from %1$I.octop_workers w where w.beat_at > now() - %1$I._octop_lease()$q$, v_schema) into v_living;
+    if v_living is not null then
+      raise exception 'octop: % workers live', cardinality(v_living)
+        using errcode = 'OC507', detail = array_to_string(v_living, E'\n'),
+        hint = 'Stop them first (one that was killed: octop_lost with its id), or print this script with --force. Nothing was removed.';
     end if;
   end if;
 
@@ -108,21 +101,29 @@ begin
   if v_schema <> 'public' and not exists (
        select from pg_depend d where d.refclassid = 'pg_namespace'::regclass and d.refobjid = v_found and d.deptype in ('n', 'a', 'i')) then
     execute format('drop schema %I', v_schema);
-    raise notice 'octop: dropped the empty schema %', v_schema;
+    v_gone := true;
   end if;
   if :'roles'::boolean then
     foreach v_role in array v_roles loop
-      if exists (select from pg_roles r where r.rolname = v_role) then
-        begin
-          execute format('drop role %I', v_role);
-        exception when dependent_objects_still_exist then
-          get stacked diagnostics v_problem = pg_exception_detail;
-          raise exception 'octop: the role % is needed elsewhere', v_role
-            using errcode = '2BP01', detail = v_problem,
-            hint = 'Another schema or database uses the same roles: print this script without --roles. Nothing was removed.';
-        end;
+      continue when not exists (select from pg_roles r where r.rolname = v_role);
+      -- what a person made, or has made a login of, is not ours to take away
+      if coalesce(shobj_description((select r.oid from pg_roles r where r.rolname = v_role), 'pg_authid'), '') <> 'Made by the installer of Octop.'
+         or exists (select from pg_roles r where r.rolname = v_role and r.rolcanlogin) then
+        raise notice 'octop: the role % stays: the installer did not make it, or it can log in', v_role;
+        continue;
       end if;
+      begin
+        execute format('drop role %I', v_role);
+      exception when dependent_objects_still_exist then
+        get stacked diagnostics v_problem = pg_exception_detail;
+        raise exception 'octop: the role % is needed elsewhere', v_role
+          using errcode = '2BP01', detail = v_problem,
+          hint = 'Take away what the detail names, or print this script without --roles if another installation uses the same roles. Nothing was removed.';
+      end;
     end loop;
+  end if;
+  if v_gone then
+    raise notice 'octop: dropped the empty schema %', v_schema;
   end if;
 end $octop_uninstall$;
 commit;
