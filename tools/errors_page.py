@@ -48,9 +48,8 @@ What else a plain INSERT into `octop_tasks` is refused with:
 | `22P02` | a value cannot be read: no JSON, no UUID | |
 | `22P05` | the payload holds `\\u0000`, which `jsonb` cannot keep | |
 | `22003` | a number does not fit its column | |
-| `23514` without a constraint | the status is none: "no partition of relation found" | leave `status` out |
 | `42501` | the role may not write that column: `status`, `attempt` and the like are the engine's | leave it out, or `GRANT octop_producer` |
-| `OC101` `OC111` `OC112` `OC113` | see the table above | |
+| `OC101` `OC102` `OC110` `OC111` `OC112` `OC113` | see the table above | |
 """
 
 

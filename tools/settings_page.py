@@ -96,7 +96,7 @@ octop config reset worker.concurrency
 ```
 
 ```sql
-UPDATE octop_config SET value = '{{"value": 20}}' WHERE key = 'worker.concurrency';
+UPDATE octop_config SET value = '{{"value": 20}}' WHERE key = 'worker.concurrency';   -- UPDATE 1; 0 is a misspelt key
 SELECT octop_config_set('task.default_max_retries', '5');
 DELETE FROM octop_config WHERE key = 'task.default_max_retries';   -- its default holds again
 ```

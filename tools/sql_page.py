@@ -72,8 +72,8 @@ def relation(connection: psycopg.Connection[Any], found: Any) -> Iterator[str]:
     yield f"Read by: {', '.join(roles) or 'the owner alone'}.\n\n"
     columns = connection.execute(COLUMNS, (found.oid,)).fetchall()
     if found.kind == "v":
-        yield "| column | type |\n|---|---|\n"
-        yield from (f"| `{each.name}` | {each.type} |\n" for each in columns)
+        yield "| column | type | meaning |\n|---|---|---|\n"
+        yield from (f"| `{each.name}` | {each.type} | {plain(each.comment)} |\n" for each in columns)
     else:
         yield "| column | type | default | meaning |\n|---|---|---|---|\n"
         for each in columns:

@@ -16,12 +16,15 @@ from tools.errors_page import PAGE, classes, page
 OURS = "pronamespace = 'public'::regnamespace and proname ~ '^_?octop_'"
 INLINED = {
     # small, SQL only, and without a name that a path could turn: pinning would cost 2-3 µs per row
+    "_octop_by_hand(text)",
     "_octop_caller()",
     "_octop_counted_as(text)",
     "_octop_counted_on(text,timestamp with time zone,timestamp with time zone)",
+    "_octop_has_control(text)",
     "_octop_lease()",
     "_octop_now()",
     "_octop_order_of(text,jsonb,jsonb)",
+    "_octop_tags_problem(text[])",
     "octop_config_keys()",
     "octop_uuid7()",
     "octop_uuid_time(uuid)",
@@ -131,8 +134,8 @@ def test_every_table_view_sequence_and_column_has_a_comment(dba):
         dba,
         "select c.relname || '.' || a.attname from pg_class c join pg_attribute a on a.attrelid ="
         " c.oid and a.attnum > 0 and not a.attisdropped"
-        " where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition"
-        " and col_description(c.oid, a.attnum) is null",
+        " where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p', 'v') and not c.relispartition"
+        " and not (c.relkind = 'v' and c.relname ~ '^_') and col_description(c.oid, a.attnum) is null",
     )
     assert bare == []
 
@@ -174,13 +177,16 @@ def test_the_hot_leaf_has_the_indexes_that_were_weighed_and_no_more(dba):
     assert found == [f"octop_tasks_live_{each}" for each in ("blocked", "cancel", "failed", "pkey", "ready", "running")]
 
 
-def test_no_trigger_stands_on_a_leaf_but_the_refusal_of_strays(dba):
+def test_no_trigger_stands_on_a_leaf_but_the_refusals_of_strays_and_of_unknown_statuses(dba):
     found = rows(
         dba,
         "select t.tgrelid::regclass::text, t.tgname::text from pg_trigger t join pg_class c on c.oid"
         " = t.tgrelid where not t.tgisinternal and c.relispartition",
     )
-    assert found == [("octop_tasks_done_stray", "octop_tasks_done_stray_refuse")]
+    assert sorted(found) == [
+        ("octop_tasks_done_stray", "octop_tasks_done_stray_refuse"),
+        ("octop_tasks_unknown", "octop_tasks_unknown_refuse"),
+    ]
 
 
 # --- grants ----------------------------------------------------------------------------------------------------------
@@ -235,7 +241,7 @@ def test_each_role_has_exactly_these_rights_on_tables(dba):
         " 'octop_owner'::regrole group by 1, 2 order by 1, 2",
     )
     assert [row[:2] for row in found] == [
-        ("octop_operator", "DELETE"),  # octop_config: back to the default; octop_queues: a queue that was a typo
+        ("octop_operator", "DELETE"),  # octop_config: back to the default; octop_queues, octop_task_types: a typo
         ("octop_operator", "INSERT"),
         ("octop_operator", "SELECT"),
         ("octop_operator", "UPDATE"),
@@ -245,7 +251,9 @@ def test_each_role_has_exactly_these_rights_on_tables(dba):
     ]
     assert {row[:2]: row[2] for row in found}["octop_operator", "UPDATE"] == 1
     assert {row[:2]: row[2] for row in found}["octop_operator", "INSERT"] == 1
-    assert {row[:2]: row[2] for row in found}["octop_operator", "DELETE"] == 2  # octop_config and octop_queues
+    assert {row[:2]: row[2] for row in found}[
+        "octop_operator", "DELETE"
+    ] == 3  # octop_config, octop_queues, octop_task_types
 
 
 def test_each_function_that_people_or_programs_may_call_is_theirs_on_purpose(dba):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import psycopg
 import pytest
 
-from tests.sql.crew import add, add_many, column, do, rows, task, value
+from octop.model.errors import TryAgainError
+from tests.sql.crew import add, add_many, column, do, refused, rows, task, value
 
 PARTITIONS = (
     "select c.relname::text from pg_inherits i join pg_class c on c.oid = i.inhrelid"
@@ -195,3 +197,50 @@ def test_a_month_of_history_is_found_by_ids_of_every_kind(database, dba, hire):
         do(dba, "select octop_make_days()")
     for task_id in ids:
         assert value(dba, "select status from octop_task(%s)", task_id) == "success"
+
+
+def test_a_new_day_has_the_rights_of_the_other_days_whatever_default_privileges_give(database, dba):
+    reader = database.make_role(name="reader")
+    do(
+        dba,
+        "alter default privileges for role octop_owner grant select on tables to public;"
+        f" alter default privileges for role octop_owner in schema public grant all on tables to {reader} with grant option",
+    )
+    before = column(dba, PARTITIONS)
+    assert value(dba, "select octop_make_days(9)") == 2
+    (others,) = column(dba, "select coalesce(relacl, acldefault('r', relowner))::text from pg_class where relname = any (%s) group by 1", before)  # fmt: skip
+    new = [each for each in column(dba, PARTITIONS) if each not in before]
+    assert column(dba, "select relacl::text from pg_class where relname = any (%s)", new) == [others] * 2
+    with database.connect(reader) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        rows(connection, f"select * from {new[0]}")
+
+
+def test_no_number_of_days_is_out_of_postgresqls_range(dba):
+    for days in (36501, 5_000_000, 2**31 - 1):
+        assert "36500" in refused("OC113", dba, f"select octop_drop_days({days})")
+        assert value(dba, f"select octop_make_days({days})") in {53, 0}
+    assert value(dba, "select octop_drop_days(36500)") == 0
+    assert value(dba, "select octop_make_days(%s)", -(2**31)) == 0
+
+
+@pytest.mark.parametrize(("act", "ends"), [("octop_make_days(9)", True), ("octop_drop_days()", False)])
+def test_what_waits_while_days_are_made_or_dropped_is_what_the_comments_say(database, dba, hire, act, ends):
+    worker = hire()
+    add_many(dba, 2)
+    running = worker.claim_one()
+    database.clock.advance(days=0 if ends else 9)
+    with database.connect(autocommit=False) as busy:
+        assert value(busy, f"select {act}")
+        do(dba, "set lock_timeout = '50ms'")
+        worker.beat()
+        assert len(worker.claim()) == 1
+        if ends:
+            assert worker.succeed(running) == []
+        else:
+            with pytest.raises(TryAgainError):
+                worker.succeed(running)
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            rows(dba, "select count(*) from octop_tasks")
+    assert "in a transaction of its own" in value(
+        dba, f"select obj_description('{act.split('(')[0]}'::regproc, 'pg_proc')"
+    )

@@ -242,13 +242,42 @@ def test_C039_a_queue_name_of_200_characters_of_four_bytes_fits_into_the_notific
 
 def test_C041_C043_what_jsonb_cannot_keep_is_refused_and_nothing_is_written(dba, producer):
     for payload in ['{"a": NaN}', '{"a": "\\u0000"}', '{"a": "\\ud800"}', "{", '{"a": 1} x', '{"a": Infinity}']:
-        refused(
-            "22P05" if "u0000" in payload else "22P02",
-            producer,
-            "select octop_enqueue_many(array['t'], array[%s])",
-            payload,
-        )
+        said = refused("OC111", producer, "select octop_enqueue_many(array['t'], array[%s])", payload)
+        assert "SQL statement" not in said
         assert value(dba, "select count(*) from octop_tasks") == 0
+
+
+@pytest.mark.parametrize(
+    ("argument", "good", "bad", "code", "said"),
+    [
+        ("payloads", "{}", '{"x', "OC111", "the payload is no JSON"),
+        ("metas", "{}", "{]", "OC111", "meta is no JSON"),
+        ("retry_policies", "{}", "{", "OC113", "the retry policy is no JSON"),
+        ("tags", "{a}", "{a", "OC113", "tags must be an array literal"),
+    ],
+)
+def test_what_cannot_be_read_says_in_which_task(dba, producer, argument, good, bad, code, said):
+    payloads = "" if argument == "payloads" else "array['{}', '{}', '{}'], "
+    statement = f"select octop_enqueue_many(array['a', 'b', 'c'], {payloads}{argument} => array[%s, %s, %s])"
+    assert f"octop: task 2 of 3: {said}" in refused(code, producer, statement, good, bad, bad)
+    assert value(dba, "select count(*) from octop_tasks") == 0
+    do(producer, statement, good, good, None if payloads else good)
+    assert value(dba, "select count(*) from octop_tasks") == 3
+
+
+def test_looking_for_what_cannot_be_read_takes_no_transaction_id_of_its_own(dba):
+    # a subtransaction that writes would: more than 64 in one transaction slow down all others
+    with dba.transaction():
+        do(dba, "select octop_enqueue('t')")
+        assert value(dba, "select pg_current_xact_id()::xid = xmin from octop_tasks_live")
+
+
+def test_no_names_at_all_are_a_mistake_and_an_empty_list_is_none(dba, producer):
+    refused("OC110", producer, "select octop_enqueue_many(null, null)")
+    refused(
+        "OC110", producer, "select octop_enqueue_many((select array_agg(x) from unnest('{}'::text[]) x), array['{}'])"
+    )
+    assert rows(producer, "select * from octop_enqueue_many('{}', '{}')") == []
 
 
 def test_C041_the_six_characters_backslash_u0000_go_round_unchanged(dba, hire):

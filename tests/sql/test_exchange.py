@@ -512,7 +512,7 @@ def test_every_row_that_the_table_accepts_can_be_claimed_and_ended(dba, hire):
                unnest(array[null, 0, 1000]) retries, unnest(array[null, 1e-300, 2678400]::float8[]) seconds,
                unnest(array[null, '{}', '{"growth": 100, "base": 2678400, "cap": 0}',
                             '{"delays": [2678400], "final": [1, null, {}]}']::jsonb[]) policy,
-               (values (null::text[], null::jsonb), (array[null, '', 'x'], '{}')) v (tags, meta)
+               (values (null::text[], null::jsonb), (array['', 'x'], '{}')) v (tags, meta)
         """,
     )
     count = value(dba, "select count(*) from octop_tasks")

@@ -447,7 +447,7 @@ def test_every_name_that_the_installer_makes_is_looked_for(database):
                 # those of a constraint or an identity, and those of a day, go with their table
                 " and not exists (select from pg_depend d where d.objid = c.oid and d.deptype in ('i', 'a') and (d.classid, c.relkind) in "
                 " (('pg_class'::regclass, 'S'))) and not exists (select from pg_constraint k where k.conindid = c.oid)"
-                " and not exists (select from pg_inherits h where h.inhrelid = c.oid and c.relname !~ '^octop_tasks_(live|frozen|done|done_stray)$')",
+                " and not exists (select from pg_inherits h where h.inhrelid = c.oid and c.relname !~ '^octop_tasks_(live|frozen|done|done_stray|unknown)$')",
             )
         )
         functions = set(column(connection, "select proname::text from pg_proc where proname ~ '^_?octop_'"))

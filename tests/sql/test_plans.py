@@ -16,7 +16,7 @@ from psycopg import Connection
 
 from octop.engine import calls
 from octop.engine.call import run
-from octop.model.task import Claimed, Fence, Outcome, OutcomeKind, Success
+from octop.model.task import NIL, Claimed, Fence, Outcome, OutcomeKind, Success
 from octop.model.work import NewTask, TaskTypePolicy
 from tests.servers import Database, Server
 from tests.sql.plans import BLOCKED, LIVE, PKEY, READY, RUNNING, Judge
@@ -153,6 +153,14 @@ def hot_calls(judge: Judge, worker: str) -> None:
     fences = [task.fence for task in second[50:]]
     owned = judge("owned", lambda: run(connection, calls.octop_owned(worker, fences)), rows=60, buffers=CATALOG)
     assert len(owned) == 50
+    control = judge(
+        "control of what is held",
+        lambda: run(connection, calls.octop_control(worker, [*fences, Fence(str(uuid4()), 1, NIL)])),
+        rows=1100,
+        buffers=4000,
+        allowed=(PKEY, "octop_tasks_live_cancel"),
+    )
+    assert len(control.lost) == 1
 
 
 def quiet_calls(judge: Judge, worker: str) -> None:
@@ -166,7 +174,7 @@ def quiet_calls(judge: Judge, worker: str) -> None:
         lambda: run(connection, calls.octop_control(worker)),
         rows=1000,
         buffers=4000,
-        allowed=("octop_tasks_live_cancel",),
+        allowed=(PKEY, "octop_tasks_live_cancel"),
     )
 
     waiting = enqueue(connection, 3)

@@ -10,7 +10,7 @@ from octop.engine.call import run
 from tests.sql.crew import add, column, do, rows, task, value
 
 ROLES = ("producer", "worker", "operator", "viewer")
-LEAVES = ("octop_tasks_live", "octop_tasks_frozen", "octop_tasks_done", "octop_tasks_done_stray")
+LEAVES = ("octop_tasks_live", "octop_tasks_frozen", "octop_tasks_done", "octop_tasks_done_stray", "octop_tasks_unknown")
 PRIVATE = (
     "_octop_control",
     "_octop_counters",
@@ -336,3 +336,40 @@ def test_created_by_and_the_audit_cannot_be_forged_by_settings(database, dba):
         do(connection, "select octop_cancel(%s)", own)
     assert (task(dba, own)["created_by"], task(dba, as_group)["created_by"]) == (person, "octop_producer")
     assert column(dba, "select role from octop_audit") == [person]
+
+
+def test_a_task_belongs_to_the_login_also_inside_a_function_of_another_owner(database, dba):
+    # the same however it is registered: who made it must see it, and the function's owner did not make it
+    person, keeper = (
+        database.make_role("octop_producer", name="ann"),
+        database.make_role("octop_producer", name="keeper"),
+    )
+    do(dba, f"create schema app authorization {keeper}")
+    for name, statement in (
+        ("by_insert", "insert into public.octop_tasks (task_type) values ('t') returning id"),
+        ("by_call", "select id from public.octop_enqueue('t')"),
+    ):
+        do(
+            dba,
+            f"create function app.{name}() returns uuid language plpgsql security definer as $f$ declare v uuid;"
+            f" begin {statement} into v; return v; end $f$; alter function app.{name}() owner to {keeper}",
+        )
+    do(dba, f"grant usage on schema app to {person}")
+    with psycopg.connect(database.url_as(person), autocommit=True) as connection:
+        ids = column(connection, "select app.by_insert() union all select app.by_call()")
+        assert column(connection, "select created_by from octop_my_tasks") == [person] * 2
+        assert {value(connection, "select octop_cancel(%s)", each) for each in ids} == {"cancelled"}
+
+
+def test_a_repetition_belongs_to_who_made_the_task_and_the_audit_names_who_repeated_it(dba, acting, hire):
+    producer, worker = acting["producer"], hire()
+    ids = [add(producer) for _ in range(2)]
+    worker.succeed(*worker.claim(2))
+    new = value(acting["operator"], "select octop_retry(%s)", ids[0])
+    (verdict, other), = rows(acting["operator"], "select verdict, retried_as from octop_retry_many(array[%s::uuid])", ids[1])  # fmt: skip
+    assert verdict == "repeated"
+    assert column(producer, "select id from octop_my_tasks where status = 'pending' order by seq") == [new, other]
+    assert rows(
+        dba, "select distinct created_by, role from octop_tasks join octop_audit on subject = retry_of::text"
+    ) == [("octop_producer", "octop_operator")]
+    assert value(producer, "select octop_cancel(%s)", new) == "cancelled"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from tests.sql.crew import acts, add, add_many, column, do, refused, rows, task, value
+from tests.sql.crew import acts, add, add_many, ages, column, do, refused, rows, task, value
 
 
 def test_pause_and_resume_say_whether_they_changed_anything(database, dba, operator, hire):
@@ -172,3 +172,22 @@ def test_a_name_that_no_worker_has_declared_is_held_and_said(operator, hire):
         'octop: no worker has declared the queue "mial" yet',
         'octop: no worker has declared the task type "sned" yet',
     ]
+
+
+@pytest.mark.parametrize("order", ["octop_pause('mial')", "octop_scale('mial', 2)"])
+def test_a_queue_that_is_served_is_known_also_without_its_row_and_any_other_is_said(
+    database, dba, operator, hire, order
+):
+    said = []
+    operator.add_notice_handler(lambda notice: said.append(notice.message_primary))
+    do(operator, f"select {order}")
+    assert said == ['octop: no worker has declared the queue "mial" yet']
+    do(operator, "delete from octop_queues; select octop_resume('mial')")
+    worker = hire(queues=["mial"])
+    do(operator, "delete from octop_queues")
+    do(operator, f"select {order}")
+    assert len(said) == 1
+    do(operator, "delete from octop_queues; select octop_resume('mial')")
+    ages(dba, 3600, worker.id)  # it has gone
+    do(operator, f"select {order}")
+    assert len(said) == 2

@@ -319,10 +319,12 @@ class Walk(RuleBasedStateMachine):
 
     def ask_what_to_cancel(self) -> None:
         worker = self.dice.choice(WORKERS)
-        assert set(run(self.connection, calls.octop_control(worker)).cancel) == {
-            task.id
-            for task in self.model.tasks.values()
-            if task.status == "running" and task.worker == worker and task.cancel_requested
+        latest = {fence[0]: Fence(*fence) for fence in self.fences[worker][-20:]}
+        control = run(self.connection, calls.octop_control(worker, list(latest.values())))
+        running = [task for task in self.model.tasks.values() if task.status == "running" and task.worker == worker]
+        assert set(control.cancel) == {task.id for task in running if task.cancel_requested}
+        assert set(control.lost) == latest.keys() - {
+            task.id for task in running if task.id in latest and task.attempt == latest[task.id].attempt
         }
 
     # --- people and time ----------------------------------------------------------------------------------------------

@@ -138,6 +138,46 @@ def test_control_names_the_running_tasks_whose_cancel_is_asked_and_only_this_wor
     assert task(dba, calm.id)["status"] == "running"
 
 
+def test_control_names_the_attempts_that_were_taken_back_by_hand(dba, hire):
+    add_many(dba, 7)
+    one, two = hire(), hire()
+    pending, failed, cancelled, deleted, other, again, calm = one.claim(7)
+    held = [pending, failed, cancelled, deleted, other, again, calm]
+    assert run(one.connection, calls.octop_control(one.id, held)).lost == []
+    for each in (other, again):
+        do(dba, "update octop_tasks set status = 'pending' where id = %s", each.id)
+        (two if each is other else one).claim_one()
+    later = "update octop_tasks set status = %s, scheduled_at = now() + '1 h' where id = %s"
+    do(dba, later, "pending", pending.id)
+    do(dba, later, "failed", failed.id)
+    do(dba, "update octop_tasks set status = 'cancelled' where id = %s", cancelled.id)
+    do(dba, "delete from octop_tasks where id = %s", deleted.id)
+    assert set(run(one.connection, calls.octop_control(one.id, held)).lost) == {each.id for each in held} - {calm.id}
+    assert run(one.connection, calls.octop_control(one.id)).lost == []
+
+
+def test_control_lets_an_attempt_go_on_whose_claim_the_server_forgot_until_another_worker_has_it(dba, hire):
+    add(dba)
+    one, two = hire(), hire()
+    claimed = one.claim_one()
+
+    def forget():
+        # what a crash leaves behind of a claim whose commit had not reached the disk
+        do(
+            dba,
+            "update octop_tasks_live set status = 'pending', attempt = 0, worker_id = null, claim_id = null,"
+            " deadline_at = null, started_at = null",
+        )
+
+    forget()
+    assert run(one.connection, calls.octop_control(one.id, [claimed])).lost == []
+    assert one.claim_one().attempt == claimed.attempt
+    assert run(one.connection, calls.octop_control(one.id, [claimed])).lost == []
+    forget()
+    two.claim_one()
+    assert run(one.connection, calls.octop_control(one.id, [claimed])).lost == [claimed.id]
+
+
 def test_settings_answer_all_keys_limits_and_holds(dba, hire):
     worker = hire(queues=["a", "b"])
     do(dba, "select octop_scale('a', 0), octop_pause('b'), octop_config_set('worker.grace_seconds', '7.5')")

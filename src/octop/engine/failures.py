@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from octop.model import errors
@@ -9,6 +10,14 @@ from octop.model.settings import DSN_HINT
 
 if TYPE_CHECKING:
     import psycopg
+
+
+_REFUSALS: Final = (
+    (r'database "(?P<name>[^"]+)" does not exist', "Make it: createdb {name}. Or name another: dbname= in the DSN."),
+    (r'role "(?P<name>[^"]+)" does not exist', "Log in as another: user= in the DSN. Or make it: createuser {name}."),
+    (r"password authentication failed|no password supplied", "Give the password in PGPASSWORD or ~/.pgpass."),
+)
+"""Of a refused login libpq hands on the text alone. Only a hint hangs on it: in another language it is the general one."""
 
 
 def _all_below(base: type[errors.OctopError]) -> list[type[errors.OctopError]]:
@@ -50,6 +59,13 @@ def _is_about_the_dsn(error: psycopg.Error) -> bool:
     return place is not None and place.tb_frame.f_globals.get("__name__") == "psycopg.conninfo"
 
 
+def _cure(message: str) -> str:
+    for pattern, cure in _REFUSALS:
+        if refused := re.search(pattern, message):
+            return cure.format_map({"name": "", **refused.groupdict()})
+    return "Check that the server runs and that the DSN leads to it."
+
+
 def translated(error: psycopg.Error) -> errors.OctopError:
     """Return the error of ours that says what happened, with the cure.
 
@@ -76,6 +92,8 @@ def translated(error: psycopg.Error) -> errors.OctopError:
         )
     if known := BY_CONSTRAINT.get(diagnostic.constraint_name or ""):
         return known(message, hint=(known.__doc__ or "").partition("\n")[0])
+    if sqlstate == "23514":
+        return errors.InvalidTaskError(message, hint="A rule that this database has of its own refuses it.")
     if sqlstate in TRY_AGAIN:
         return errors.TryAgainError(message, hint="Try the same again.")
     if (
@@ -85,7 +103,7 @@ def translated(error: psycopg.Error) -> errors.OctopError:
     ):
         return errors.DatabaseUnreachableError(
             f"the database cannot be used now: {message}",
-            hint="Check that the server runs and that the DSN leads to it.",
+            hint=_cure(message),
         )
     if sqlstate in SCHEMA_MISSING and ("octop" in message or sqlstate == "3F000"):  # the schema's name may be any
         return errors.SchemaMissingError(message, hint="Install or upgrade the schema: octop migrate")

@@ -37,6 +37,7 @@ command, and says what the reader should do::
     │   ├── IsolationLevelError       OC301
     │   ├── InvalidExchangeError      OC302
     │   ├── TryAgainError             55P03, 40001, 40P01 …
+    │   │   └── OpenTransactionError  OC303
     │   └── UnexpectedDatabaseError
     ├── SchemaError                   the schema does not fit this version
     │   ├── SchemaMissingError
@@ -275,6 +276,12 @@ class TryAgainError(DatabaseError):
     """A lock, a deadlock or a conflict stood in the way: the same call again will do."""
 
 
+class OpenTransactionError(TryAgainError):
+    """A transaction that somebody left open has changed what must be written: it is tried again; end that transaction."""
+
+    sqlstate = "OC303"
+
+
 class UnexpectedDatabaseError(DatabaseError):
     """PostgreSQL raised something that the engine does not raise; the message holds its SQLSTATE."""
 
@@ -294,7 +301,7 @@ class SchemaVersionError(SchemaError):
 
 
 class PublicMayCreateError(SchemaError):
-    """PUBLIC may create objects in the schema, so a pinned search path protects nobody: REVOKE it."""
+    """Others may create objects in the schema, or have left functions there: a pinned search path protects nobody."""
 
     sqlstate = "OC501"
 

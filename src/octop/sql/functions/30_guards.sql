@@ -54,7 +54,7 @@ begin
     raise exception 'octop: a task is born pending, not %', s
       using errcode = 'OC101', hint = 'Leave status out of the INSERT; statuses change through the octop_ functions.';
   end if;
-  if exists (select from new_rows n where concat(n.task_type, n.queue, n.lane, n.tenant) ~ '[[:cntrl:]]') then
+  if exists (select from new_rows n where _octop_has_control(concat(n.task_type, n.queue, n.lane, n.tenant))) then
     raise exception 'octop: names of task types, queues, lanes and tenants have no control characters'
       using errcode = 'OC110', hint = 'A line break, perhaps, at the end of the name?';
   end if;
@@ -69,8 +69,11 @@ begin
   if exists (select from new_rows n where pg_column_size(n.meta) > 800 and octet_length(n.meta::text) > 65536) then
     raise exception 'octop: meta has more than 65536 bytes' using errcode = 'OC111', hint = 'It is meant for riders such as trace context.';
   end if;
-  if exists (select from new_rows n where array_ndims(n.tags) > 1 or cardinality(n.tags) > 50 or pg_column_size(n.tags) > 8000) then
-    raise exception 'octop: tags are a list of at most 50 texts of together 8,000 bytes' using errcode = 'OC113', hint = 'Put data into the payload.';
+  if exists (select from new_rows n where n.tags is not null) then
+    select _octop_tags_problem(n.tags) into s from new_rows n where _octop_tags_problem(n.tags) is not null limit 1;
+    if found then
+      raise exception 'octop: %', s using errcode = 'OC113', hint = 'Tags are labels to find tasks by; put data into the payload.';
+    end if;
   end if;
   -- live refuses a second row with the same id by its key; with the id of a frozen task a task could never freeze
   if exists (select from new_rows n join octop_tasks_frozen f on f.id between n.id and n.id) then
@@ -121,6 +124,16 @@ begin
     raise exception 'octop: task % cannot go from % to %', r.id, r.old, r.new
       using errcode = 'OC102',
       hint = 'By hand: frozen or failed to pending, running to pending or failed, anything unfinished to cancelled. Else use the octop_ functions.';
+  end if;
+  -- as at birth
+  if exists (select from new_rows n where _octop_has_control(concat(n.task_type, n.queue, n.lane, n.tenant))) then
+    raise exception 'octop: names of task types, queues, lanes and tenants have no control characters'
+      using errcode = 'OC110', hint = 'A line break, perhaps, at the end of the name?';
+  end if;
+  select n.id, _octop_tags_problem(n.tags) as problem into r from old_rows o join new_rows n on n.id = o.id
+   where n.tags is distinct from o.tags and _octop_tags_problem(n.tags) is not null limit 1;
+  if found then
+    raise exception 'octop: %', r.problem using errcode = 'OC113', detail = format('task %s', r.id), hint = 'Tags are labels to find tasks by; put data into the payload.';
   end if;
   perform _octop_check_retry_policy(n.retry_policy) from old_rows o join new_rows n on n.id = o.id
     where n.retry_policy is distinct from o.retry_policy;
@@ -242,57 +255,16 @@ create or replace trigger octop_tasks_deleted_by_hand after delete on octop_task
   referencing old table as old_rows for each statement execute function _octop_tasks_deleted();
 create or replace trigger octop_tasks_truncated_by_hand after truncate on octop_tasks
   for each statement execute function _octop_tasks_truncated();
+create or replace function _octop_refuse_unknown() returns trigger
+  language plpgsql set search_path from current
+as $$
+begin
+  raise exception 'octop: there is no status "%"', left(new.status, 100)
+    using errcode = 'OC102', hint = 'pending, running, failed, blocked, frozen, success, cancelled. By hand: frozen or failed to pending, running to pending or failed, anything unfinished to cancelled.';
+end $$;
+comment on function _octop_refuse_unknown() is 'Clear refusal of a status that does not exist.';
+create or replace trigger octop_tasks_unknown_refuse before insert on octop_tasks_unknown
+  for each row execute function _octop_refuse_unknown();
 -- a cancel by hand passes through here with a null time, which the statement trigger above fills a moment later
 create or replace trigger octop_tasks_done_stray_refuse before insert on octop_tasks_done_stray
   for each row when (new.completed_at is null and new.status <> 'cancelled') execute function _octop_refuse_stray();
-
-create or replace function _octop_order_of(kind text, old jsonb, new jsonb) returns text
-  language sql immutable
-  return case
-    when kind = 'octop_holds' and coalesce(new, old) ->> 'kind' = 'queue' then case when new is null then 'resume' else 'pause' end
-    when kind = 'octop_holds' then case when new is null then 'thaw' else 'freeze' end
-    else case when new is null then 'forget '
-              -- an application says what its code says: its values are those that it declared
-              when old is null and jsonb_strip_nulls(new - array['name', 'run_in', 'description', 'declared', 'created_at', 'updated_at']) = new -> 'declared'
-                   or old is not null and old -> 'declared' <> new -> 'declared' then 'declare '
-              else 'set ' end
-         || case kind when 'octop_queues' then 'queue' else 'task type' end
-  end;
-comment on function _octop_order_of(text, jsonb, jsonb) is
-  'The word for a change of a row in a table of orders, as functions and command say it: pause, resume, freeze, thaw, or set, declare (by an application), forget with queue or task type.';
-
-create or replace function _octop_audit_table_change() returns trigger
-  language plpgsql security definer set search_path from current
-as $$
-declare
-  v_old jsonb := case when tg_op <> 'INSERT' then to_jsonb(old) end;
-  v_new jsonb := case when tg_op <> 'DELETE' then to_jsonb(new) end;
-  v_not text[] := array['declared', 'created_at', 'updated_at'];
-begin
-  if v_old - v_not is distinct from v_new - v_not then
-    perform _octop_audit_write(_octop_order_of(tg_table_name, v_old, v_new), coalesce(v_new, v_old) ->> case tg_table_name when 'octop_holds' then 'target' else 'name' end,
-              jsonb_strip_nulls(jsonb_build_object('from', v_old - v_not, 'to', v_new - v_not)));
-  end if;
-  return null;
-end $$;
-comment on function _octop_audit_table_change() is 'Writes what changed in a table of orders (queues, task types, holds) to the audit.';
-create or replace trigger octop_queues_audit after insert or update or delete on octop_queues
-  for each row execute function _octop_audit_table_change();
-create or replace trigger octop_task_types_audit after insert or update or delete on octop_task_types
-  for each row execute function _octop_audit_table_change();
-create or replace trigger octop_holds_audit after insert or update or delete on octop_holds
-  for each row execute function _octop_audit_table_change();
-
-create or replace function _octop_policy_check() returns trigger
-  language plpgsql security definer set search_path from current
-as $$
-begin
-  perform _octop_check_retry_policy(new.retry_policy);
-  new.updated_at := _octop_now();
-  return new;
-end $$;
-comment on function _octop_policy_check() is 'Refuses a bad retry policy where it enters.';
-create or replace trigger octop_queues_policy_check before insert or update on octop_queues
-  for each row execute function _octop_policy_check();
-create or replace trigger octop_task_types_policy_check before insert or update on octop_task_types
-  for each row execute function _octop_policy_check();

@@ -1,4 +1,4 @@
--- Days of history. Promise: partitions are made ahead with ATTACH (a weak lock), dropped whole with a short lock_timeout, by any
+-- Days of history. Promise: partitions are made ahead with ATTACH (it stops readers, not workers), dropped whole with a short lock_timeout, by any
 -- worker, at any time, and no outcome can fail for want of a day.
 
 create or replace view _octop_days as
@@ -18,6 +18,7 @@ as $$
 declare
   v_day  date;
   v_name text;
+  v_who  oid;
   v_made integer := 0;
 begin
   -- another worker is at it
@@ -37,6 +38,11 @@ begin
     begin
       -- LIKE and ATTACH take SHARE UPDATE EXCLUSIVE; CREATE … PARTITION OF would stop everybody
       execute format('create table %I (like octop_tasks_done including all)', v_name);
+      -- default privileges may have given rights on it: nobody reads a day but through octop_tasks
+      for v_who in select distinct a.grantee from pg_class c, aclexplode(c.relacl) a
+                    where c.oid = to_regclass(quote_ident(v_name)) and a.grantee <> c.relowner loop
+        execute format('revoke all on table %I from %s cascade', v_name, case when v_who = 0 then 'public' else v_who::regrole::text end);
+      end loop;
       -- what found no day (no worker for a week, a clock that had jumped) goes home first, or ATTACH refuses
       if exists (select from octop_tasks_done_stray where completed_at >= v_day::timestamptz and completed_at < (v_day + 1)::timestamptz) then
         lock table octop_tasks_done_stray in access exclusive mode;
@@ -54,7 +60,8 @@ begin
   return v_made;
 end $$;
 comment on function octop_make_days(integer) is
-  'Make the day partitions of history from today to so many days ahead (null = history.days_ahead, at most 60). Answers how many were made. Harmless to call at any time by anyone.';
+  'Make the day partitions of history from today to so many days ahead (null = history.days_ahead, more than 60 = 60). Answers how many were made; 0 while somebody else makes them. '
+  'Call it at any time, in a transaction of its own: until that commits, nobody can read octop_tasks, and no task can end whose day was missing.';
 
 create or replace function octop_drop_days(keep_days integer default null, most integer default 3) returns integer
   language plpgsql security definer set search_path from current
@@ -63,8 +70,13 @@ as $$
 declare
   r         record;
   v_dropped integer := 0;
-  v_before  timestamptz := _octop_now() - make_interval(days => greatest(1, coalesce(keep_days, _octop_setting('history.retention_days')::integer)));
+  v_before  timestamptz;
 begin
+  if octop_drop_days.keep_days > 36500 then
+    raise exception 'octop: keep_days must be at most 36500, not %', octop_drop_days.keep_days
+      using errcode = 'OC113', hint = 'Days of history that ended before so many days ago are dropped; null = history.retention_days.';
+  end if;
+  v_before := _octop_now() - make_interval(days => greatest(1, coalesce(keep_days, _octop_setting('history.retention_days')::integer)));
   if octop_drop_days.most < 0 then
     raise exception 'octop: most must be 0 or more, not %', octop_drop_days.most using errcode = 'OC113', hint = 'So many days are dropped at the most.';
   end if;
@@ -89,4 +101,5 @@ begin
   return v_dropped;
 end $$;
 comment on function octop_drop_days(integer, integer) is
-  'Drop whole days of history that ended before so many days ago (null = history.retention_days, never less than 1), at most so many. Answers how many. Waits 50 ms for readers, then leaves it to the next call. The audit keeps how many tasks went. Error: OC113.';
+  'Drop whole days of history that ended before so many days ago (null = history.retention_days, never less than 1, at most 36500), at most so many. Answers how many. Waits 50 ms for readers, then leaves it to the next call. '
+  'Call it in a transaction of its own: until that commits, no worker can hand in what has ended, and nobody can read octop_tasks. The audit keeps how many tasks went. Error: OC113.';

@@ -1,6 +1,38 @@
 -- Enqueue. Promise: in the caller's transaction, all or nothing, refused where it enters with what was wrong, and a call that
 -- is repeated with the same ids makes nothing twice.
 
+create or replace function _octop_unreadable(payloads text[], metas text[], tags text[], retry_policies text[], out n bigint, out code text, out text text)
+  language plpgsql immutable set search_path from current
+as $$
+declare
+  v_text   text;
+  v_detail text;
+begin
+  -- of one argument after the other; whichever cast fails is the first that failed
+  code := 'OC111'; text := 'the payload is no JSON that PostgreSQL can keep'; n := 0;
+  foreach v_text in array coalesce(payloads, '{}') loop
+    n := n + 1; perform v_text::jsonb;
+  end loop;
+  text := 'meta is no JSON that PostgreSQL can keep'; n := 0;
+  foreach v_text in array coalesce(metas, '{}') loop
+    n := n + 1; perform v_text::jsonb;
+  end loop;
+  code := 'OC113'; text := 'tags must be an array literal such as {a,b}'; n := 0;
+  foreach v_text in array coalesce(tags, '{}') loop
+    n := n + 1; perform v_text::text[];
+  end loop;
+  text := 'the retry policy is no JSON'; n := 0;
+  foreach v_text in array coalesce(retry_policies, '{}') loop
+    n := n + 1; perform v_text::jsonb;
+  end loop;
+  n := null;
+exception when data_exception or program_limit_exceeded then
+  get stacked diagnostics v_detail = pg_exception_detail;
+  text := format('%s (%s)', text, concat_ws(': ', sqlerrm, nullif(v_detail, '')));
+end $$;
+comment on function _octop_unreadable(text[], text[], text[], text[]) is
+  'Which text of which task cannot be cast; n null = none. Asked only after a cast of them all has failed.';
+
 create or replace function octop_enqueue_many(
   task_types      text[],
   payloads        text[],
@@ -34,8 +66,14 @@ declare
   v_count    integer := coalesce(cardinality(task_types), 0);
   v_bytes    integer := _octop_setting('task.payload_bytes_max');
   v_caller   text := _octop_caller();
+  v_payloads jsonb[];
+  v_metas    jsonb[];
+  v_policies jsonb[];
   bad        record;
 begin
+  if task_types is null then
+    raise exception 'octop: task_types is null' using errcode = 'OC110', hint = 'Nothing was enqueued. An array of names; an empty one enqueues nothing. array_agg over no rows is null.';
+  end if;
   if v_count = 0 then
     return;
   end if;
@@ -53,38 +91,52 @@ begin
     v_ids := array(select coalesce(u.id, octop_uuid7()) from unnest(v_ids) with ordinality u (id, n) order by u.n);
   end if;
   -- 1. what was wrong, and in which task
-  select u.n, u.problem[1] as code, u.problem[2] as text into bad
-    from (select u.n, case
-      when u.task_type is null or length(u.task_type) not between 1 and 200 or u.task_type ~ '[[:cntrl:]]' then
-        array['OC110', 'the task type must have 1 to 200 characters and no control characters']
-      when length(u.queue) not between 1 and 200 or u.queue ~ '[[:cntrl:]]' then array['OC110', 'the queue must have 1 to 200 characters and no control characters']
-      when length(u.lane) > 200 or length(u.tenant) > 200 then array['OC110', 'lane and tenant have at most 200 characters']
-      when u.payload is null or left(ltrim(u.payload, E' \t\r\n'), 1) <> '{' then array['OC111', 'the payload must be a JSON object']
-      when octet_length(u.payload) > v_bytes then
-        array['OC112', format('the payload has %s bytes, more than task.payload_bytes_max (%s)', octet_length(u.payload), v_bytes)]
-      when u.priority not between 0 and 9 then array['OC113', format('priority must be 0 to 9, not %s', u.priority)]
-      when u.max_retries not between 0 and 1000 then array['OC113', format('max_retries must be 0 to 1000, not %s', u.max_retries)]
-      when u.min_version not between 1 and 1000 then array['OC113', format('min_version must be 1 to 1000, not %s', u.min_version)]
-      when not (u.timeout_seconds > 0 and u.timeout_seconds <= 2678400) then
-        array['OC113', format('timeout_seconds must be above 0 and at most 2678400 (31 days), not %s', u.timeout_seconds)]
-      when not (u.delay_seconds >= 0 and u.delay_seconds <= 3153600000) then
-        array['OC113', format('delay_seconds must be 0 to 100 years, not %s', u.delay_seconds)]
-      when u.delay_seconds is not null and u.scheduled_at is not null then array['OC113', 'give either delay_seconds or scheduled_at']
-      when u.scheduled_at < '2000-01-01 00:00:00+00' or u.scheduled_at >= '3000-01-01 00:00:00+00' then
-        array['OC114', format('scheduled_at must lie between the years 2000 and 3000, not %s', u.scheduled_at)]
-      when cardinality(u.tags::text[]) > 50 or pg_column_size(u.tags) > 8000 then array['OC113', 'at most 50 tags of together 8,000 bytes']
-      when left(ltrim(u.meta, E' \t\r\n'), 1) <> '{' or octet_length(u.meta) > 65536 then array['OC111', 'meta must be a JSON object of at most 64 kB']
-      end as problem
-      from (select u.*, row_number() over () as n
-              from unnest(task_types, queues, lanes, tenants, payloads, priorities, scheduled_at, delay_seconds, max_retries, timeout_seconds, tags, metas, min_versions)
-                     u (task_type, queue, lane, tenant, payload, priority, scheduled_at, delay_seconds, max_retries, timeout_seconds, tags, meta, min_version)) u) u
-   where u.problem is not null limit 1;
-  if found then
+  -- In a block of its own, which writes nothing and so costs no transaction id: which text is no JSON is looked for only when one is not.
+  begin
+    select u.n, u.problem[1] as code, u.problem[2] as text into bad
+      from (select u.n, case
+        when u.task_type is null or length(u.task_type) not between 1 and 200 or _octop_has_control(u.task_type) then
+          array['OC110', 'the task type must have 1 to 200 characters and no control characters']
+        when length(u.queue) not between 1 and 200 or _octop_has_control(u.queue) then array['OC110', 'the queue must have 1 to 200 characters and no control characters']
+        when length(u.lane) > 200 or length(u.tenant) > 200 or _octop_has_control(u.lane) or _octop_has_control(u.tenant) then
+          array['OC110', 'lane and tenant have at most 200 characters and no control characters']
+        when u.payload is null or left(ltrim(u.payload, E' \t\r\n'), 1) <> '{' then array['OC111', 'the payload must be a JSON object']
+        when octet_length(u.payload) > v_bytes then
+          array['OC112', format('the payload has %s bytes, more than task.payload_bytes_max (%s)', octet_length(u.payload), v_bytes)]
+        when u.priority not between 0 and 9 then array['OC113', format('priority must be 0 to 9, not %s', u.priority)]
+        when u.max_retries not between 0 and 1000 then array['OC113', format('max_retries must be 0 to 1000, not %s', u.max_retries)]
+        when u.min_version not between 1 and 1000 then array['OC113', format('min_version must be 1 to 1000, not %s', u.min_version)]
+        when not (u.timeout_seconds > 0 and u.timeout_seconds <= 2678400) then
+          array['OC113', format('timeout_seconds must be above 0 and at most 2678400 (31 days), not %s', u.timeout_seconds)]
+        when not (u.delay_seconds >= 0 and u.delay_seconds <= 3153600000) then
+          array['OC113', format('delay_seconds must be 0 to 100 years, not %s', u.delay_seconds)]
+        when u.delay_seconds is not null and u.scheduled_at is not null then array['OC113', 'give either delay_seconds or scheduled_at']
+        when u.scheduled_at < '2000-01-01 00:00:00+00' or u.scheduled_at >= '3000-01-01 00:00:00+00' then
+          array['OC114', format('scheduled_at must lie between the years 2000 and 3000, not %s', u.scheduled_at)]
+        when u.tags is not null and _octop_tags_problem(u.tags::text[]) is not null then array['OC113', _octop_tags_problem(u.tags::text[])]
+        when left(ltrim(u.meta, E' \t\r\n'), 1) <> '{' or octet_length(u.meta) > 65536 then array['OC111', 'meta must be a JSON object of at most 65,536 bytes']
+        end as problem
+        from (select u.*, row_number() over () as n
+                from unnest(task_types, queues, lanes, tenants, payloads, priorities, scheduled_at, delay_seconds, max_retries, timeout_seconds, tags, metas, min_versions)
+                       u (task_type, queue, lane, tenant, payload, priority, scheduled_at, delay_seconds, max_retries, timeout_seconds, tags, meta, min_version)) u) u
+     where u.problem is not null limit 1;
+    if not found then
+      v_payloads := payloads::jsonb[];
+      v_metas := metas::jsonb[];
+      v_policies := retry_policies::jsonb[];
+    end if;
+  exception when data_exception or program_limit_exceeded then
+    select x.n, x.code, x.text into bad from _octop_unreadable(payloads, metas, octop_enqueue_many.tags, retry_policies) x;
+    if bad.n is null then
+      raise;
+    end if;
+  end;
+  if bad.n is not null then
     raise exception 'octop: %', case when v_count > 1 then format('task %s of %s: %s', bad.n, v_count, bad.text) else bad.text end
       using errcode = bad.code, hint = 'Nothing was enqueued. Correct the value and call again.';
   end if;
-  if retry_policies is not null then
-    perform _octop_check_retry_policy(p::jsonb) from unnest(retry_policies) p where p is not null;
+  if v_policies is not null then
+    perform _octop_check_retry_policy(p) from unnest(v_policies) p where p is not null;
   end if;
   -- 2. which of them exist already (a caller repeats an enqueue whose answer it lost)
   if not fresh and ids is not null then
@@ -100,11 +152,11 @@ begin
     insert into octop_tasks_live (id, tenant, queue, lane, task_type, payload, priority, scheduled_at, max_retries, timeout_seconds,
                                   retry_policy, tags, meta, retry_of, created_by, min_version)
     select coalesce(u.id, octop_uuid7()), coalesce(u.tenant, ''), coalesce(u.queue, y.queue, case when y.name is null then u.declared_queue end, 'default'), coalesce(u.lane, ''), u.task_type,
-           u.payload::jsonb, coalesce(u.priority, y.priority, case when y.name is null then u.declared_priority end, 5),
+           u.payload, coalesce(u.priority, y.priority, case when y.name is null then u.declared_priority end, 5),
            coalesce(u.scheduled_at, _octop_now() + make_interval(secs => u.delay_seconds), _octop_now()),
-           u.max_retries, u.timeout_seconds, u.retry_policy::jsonb, u.tags::text[], u.meta::jsonb, u.retry_of, v_caller, u.min_version
-      from unnest(v_ids, task_types, payloads, queues, lanes, tenants, priorities, scheduled_at, delay_seconds, max_retries,
-                  timeout_seconds, retry_policies, tags, metas, retry_of, declared_queues, declared_priorities, min_versions)
+           u.max_retries, u.timeout_seconds, u.retry_policy, u.tags::text[], u.meta, u.retry_of, v_caller, u.min_version
+      from unnest(v_ids, task_types, v_payloads, queues, lanes, tenants, priorities, scheduled_at, delay_seconds, max_retries,
+                  timeout_seconds, v_policies, tags, v_metas, retry_of, declared_queues, declared_priorities, min_versions)
              u (id, task_type, payload, queue, lane, tenant, priority, scheduled_at, delay_seconds, max_retries,
                 timeout_seconds, retry_policy, tags, meta, retry_of, declared_queue, declared_priority, min_version)
       left join octop_task_types y on y.name = u.task_type
@@ -137,7 +189,7 @@ comment on function octop_enqueue_many(text[], text[], uuid[], text[], text[], t
   'Register many tasks in your transaction, all or nothing; answers id and whether it is new, in the order of the input. Arrays run in parallel; null = default for all, '
   'null inside = default for one. tags holds array literals. fresh = the ids were just made, do not look whether they exist. declared_queues and declared_priorities are what the code says '
   'of the type; they hold until a worker has declared it, from then on the row in octop_task_types does. min_versions: workers with older code of the type leave the task to others. '
-  'Errors: OC110 name, OC111 payload, OC112 payload too large, OC113 option, OC114 time, OC302 arrays of different length.';
+  'Errors, which say in which task: OC110 name (or no array of them), OC111 payload or meta, OC112 payload too large, OC113 option, OC114 time, OC302 arrays of different length.';
 
 create or replace function octop_enqueue(
   task_type       text,
@@ -165,7 +217,8 @@ as $$
 $$;
 comment on function octop_enqueue(text, jsonb, text, text, text, integer, timestamptz, double precision, integer, double precision, jsonb, text[], jsonb, uuid, integer) is
   'Register one task in your transaction. With an id of your own the call may be repeated: an existing task, finished or not, is returned with created = false. '
-  'Errors: OC110 name, OC111 payload, OC112 payload too large, OC113 option, OC114 time. '
+  'Bounds: names 1 to 200 characters (lane and tenant may be empty) without control characters; meta 65,536 bytes; 50 tags, together 8,000 bytes. '
+  'Errors: OC110 name, OC111 payload or meta, OC112 payload too large, OC113 option, OC114 time. '
   'Example: select * from octop_enqueue(''send_welcome'', ''{"user_id": 42}'', delay_seconds => 60);';
 
 create or replace function _octop_find(id uuid) returns setof octop_tasks
@@ -204,4 +257,4 @@ as $$
    where t.created_by = _octop_caller() or has_table_privilege(_octop_caller()::name, 'octop_tasks', 'select')
 $$;
 comment on function octop_task(uuid) is
-  'Find one task by id: live, frozen, then the days from the moment inside its id on. No row if there is none, or it is not yours. Example: select status from octop_task(''0199…'');';
+  'Find one task by id: live, frozen, then the days from the moment inside its id on. No row if there is none, or it is not yours. Example: select status from octop_task((select id from octop_tasks limit 1));';

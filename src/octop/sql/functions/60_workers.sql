@@ -2,8 +2,12 @@
 -- silence; an operator's setting is never overwritten by a deploy.
 
 create or replace function octop_declare_task_types(policies jsonb) returns void
-  language sql security definer set search_path from current
+  language plpgsql security definer set search_path from current set lock_timeout = '1s'
 as $$
+declare
+  v_pids integer[];
+  v_name text;
+begin
   -- a column that still has the declared value follows the code; one that an operator changed stays
   insert into octop_task_types as t (name, queue, priority, max_retries, timeout_seconds, retry_policy, run_in, description, declared)
   select p.name, p.queue, p.priority, p.max_retries, p.timeout_seconds, p.retry_policy, p.run_in, p.description,
@@ -11,6 +15,11 @@ as $$
                                               'timeout_seconds', p.timeout_seconds, 'retry_policy', p.retry_policy))
     from jsonb_to_recordset(policies) p (name text, queue text, priority smallint, max_retries integer, timeout_seconds double precision,
                                          retry_policy jsonb, run_in text, description text)
+   -- what says the same is left alone: ON CONFLICT locks a row before it compares, and somebody may hold it in a transaction left open
+   where not exists (select from octop_task_types y where y.name = p.name and y.run_in is not distinct from p.run_in
+                        and y.description is not distinct from p.description
+                        and y.declared = jsonb_strip_nulls(jsonb_build_object('queue', p.queue, 'priority', p.priority, 'max_retries', p.max_retries,
+                                                                              'timeout_seconds', p.timeout_seconds, 'retry_policy', p.retry_policy)))
    order by p.name
   on conflict (name) do update
      set queue = case when t.queue is not distinct from t.declared ->> 'queue' then excluded.queue else t.queue end,
@@ -20,22 +29,43 @@ as $$
                                 then excluded.timeout_seconds else t.timeout_seconds end,
          retry_policy = case when t.retry_policy is not distinct from t.declared -> 'retry_policy' then excluded.retry_policy else t.retry_policy end,
          run_in = excluded.run_in, description = excluded.description, declared = excluded.declared
-   where (t.declared, t.run_in, t.description) is distinct from (excluded.declared, excluded.run_in, excluded.description)
-$$;
+   where (t.declared, t.run_in, t.description) is distinct from (excluded.declared, excluded.run_in, excluded.description);
+exception when lock_not_available then
+  -- whose id stands in the row's xmax; nobody's, if the row is not committed yet
+  select t.name, array(select l.pid from pg_locks l where l.locktype = 'transactionid' and l.transactionid = t.xmax and l.granted) into v_name, v_pids
+    from octop_task_types t join jsonb_to_recordset(policies) p (name text) on p.name = t.name
+   order by exists (select from pg_locks l where l.locktype = 'transactionid' and l.transactionid = t.xmax and l.granted) desc, t.name limit 1;
+  raise exception 'octop: another transaction%, not ended yet, has changed the task type "%"',
+      case when v_pids > '{}' then format(' (pid %s)', array_to_string(v_pids, ', ')) else '' end,
+      case when v_pids > '{}' then v_name else (select string_agg(p.name, '" or "' order by p.name) from jsonb_to_recordset(policies) p (name text)
+                                                  where not exists (select from octop_task_types y where y.name = p.name)) end
+    using errcode = 'OC303', hint = 'Try again. If nobody ends it: see the how-to "End a transaction that was left open".';
+end $$;
 comment on function octop_declare_task_types(jsonb) is
-  'Declare the policies of task types: a JSON array of {"name","queue","priority","max_retries","timeout_seconds","retry_policy","run_in","description"}. What an operator changed stays.';
+  'Declare the policies of task types: a JSON array of {"name","queue","priority","max_retries","timeout_seconds","retry_policy","run_in","description"}. What an operator changed stays; a type that is declared as before is not touched. '
+  'Error: OC303 after a second, when another open transaction has changed a type that must be written.';
 
 create or replace function octop_register(worker_id uuid, name text, host text, pid integer, supervisor_id uuid, version text,
                                           queues text[], policies jsonb) returns void
-  language plpgsql security definer set search_path from current
+  language plpgsql security definer set search_path from current set lock_timeout = '1s'
 as $$
 #variable_conflict use_column
+declare
+  v_queue text;
 begin
   if exists (select from jsonb_array_elements(octop_register.policies) p where (p ->> 'version')::numeric not between 1 and 1000) then
     raise exception 'octop: the version of a task type must be 1 to 1000' using errcode = 'OC113', hint = 'It counts the changes of the code that older workers must not meet.';
   end if;
   perform octop_declare_task_types(octop_register.policies);
-  insert into octop_queues (name) select q from unnest(octop_register.queues) q order by q on conflict do nothing;
+  for v_queue in select q from unnest(octop_register.queues) q where not exists (select from octop_queues o where o.name = q) order by q loop
+    begin
+      perform set_config('lock_timeout', '100ms', true);   -- of this function's setting: it ends with the call
+      insert into octop_queues (name) values (v_queue) on conflict do nothing;
+    exception when lock_not_available then
+      null;   -- somebody makes the same row and has not committed yet: a queue needs none, and is seen by its workers
+    end;
+  end loop;
+  perform set_config('lock_timeout', '1s', true);
   insert into octop_workers (id, name, host, pid, supervisor_id, version, queues, task_types, versions)
   values (octop_register.worker_id, left(octop_register.name, 200), left(octop_register.host, 200), octop_register.pid, octop_register.supervisor_id,
           octop_register.version, octop_register.queues,
@@ -49,7 +79,7 @@ begin
   perform _octop_unpark(1000);
 end $$;
 comment on function octop_register(uuid, text, text, integer, uuid, text, text[], jsonb) is
-  'A worker says who it is, what it serves and what it knows; policies as for octop_declare_task_types, each with the "version" of its code, 1 to 1000 (none = 1). Repeating it is harmless. Error: OC113.';
+  'A worker says who it is, what it serves and what it knows; policies as for octop_declare_task_types, each with the "version" of its code, 1 to 1000 (none = 1). Repeating it is harmless. Errors: OC113, OC303.';
 
 create or replace function octop_beat(worker_ids uuid[]) returns table (worker_id uuid, unbroken boolean)
   language sql security definer set search_path from current
@@ -83,16 +113,26 @@ as $$
 $$;
 comment on function octop_owned(uuid, uuid[], integer[], uuid[]) is 'Which of these attempts are still this worker''s.';
 
-create or replace function octop_control(worker_id uuid) returns table (version bigint, cancel uuid[])
+create or replace function octop_control(worker_id uuid, ids uuid[], attempts integer[])
+  returns table (version bigint, cancel uuid[], lost uuid[])
   language sql stable security definer set search_path from current
-  set enable_seqscan = off set enable_bitmapscan = off
+  set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
 as $$
   select c.version,
          array(select t.id from octop_tasks_live t
-                where t.worker_id = octop_control.worker_id and t.cancel_requested_at is not null)
+                where t.worker_id = octop_control.worker_id and t.cancel_requested_at is not null),
+         -- No word of claims: a crash of the server may have lost the commit of one, and the task may have been given to this worker once
+         -- more, or still wait with the number of starts that it had before. Such an attempt may go on: nobody else runs it.
+         array(select u.id from unnest(ids, attempts) u (id, attempt)
+                where not exists (select from octop_tasks_live t
+                                   -- bounds and no word of status: see _octop_complete
+                                   where t.id between u.id and u.id
+                                     and (t.worker_id = octop_control.worker_id and t.attempt <= u.attempt
+                                          or t.worker_id is null and t.attempt < u.attempt)))
     from _octop_control c
 $$;
-comment on function octop_control(uuid) is 'Asked each second: the control version (has any setting, queue, type or hold changed?) and the running tasks of this worker that are to be cancelled.';
+comment on function octop_control(uuid, uuid[], integer[]) is
+  'Asked each second: the control version (has any setting, queue, type or hold changed?), the running tasks of this worker that are to be cancelled, and which of the attempts that it names are no longer its own: somebody took the task back, cancelled or deleted it by hand.';
 
 create or replace function octop_settings() returns jsonb
   language sql stable security definer set search_path from current
@@ -162,7 +202,7 @@ begin
   return v_lost;
 end $$;
 comment on function octop_lost(uuid) is
-  'A supervisor saw this worker''s process die: its attempts are lost now, without waiting for the lease. Answers how many.';
+  'A supervisor, or a person, saw this worker''s process die: all its attempts are lost now, without waiting for the lease, and each uses up a try. Answers how many.';
 
 create or replace function octop_deregister(worker_id uuid) returns integer
   language plpgsql security definer set search_path from current

@@ -17,7 +17,7 @@ begin
   return v_verdict;
 end $$;
 comment on function octop_cancel(uuid, text) is
-  'Cancel a task. Answers cancelled, or requested when it runs: its worker ends it within a second or so. Repeating it is harmless. Errors: OC103 not found, OC104 finished.';
+  'Cancel a task. Answers cancelled, or requested when it runs: its worker ends it within a second or so. Repeating it is harmless. The reason stands whole in the audit, its first 1,024 characters in last_error. Errors: OC103 not found, OC104 finished.';
 
 create or replace function octop_retry(id uuid) returns uuid
   language plpgsql security definer set search_path from current
@@ -38,7 +38,7 @@ begin
   return v_retried_as;
 end $$;
 comment on function octop_retry(uuid) is
-  'Try a task again, now. Frozen or waiting: the same task (frozen gets all its tries again). Finished: a new task that names the old one in retry_of. Answers the id. Errors: OC103 not found, OC104 it runs or is blocked.';
+  'Try a task again, now. Frozen or waiting: the same task (frozen gets all its tries again). Finished: a new task that names the old one in retry_of and keeps its created_by. Answers the id. Errors: OC103 not found, OC104 it runs or is blocked.';
 
 create or replace function octop_delete(id uuid) returns boolean
   language plpgsql security definer set search_path from current

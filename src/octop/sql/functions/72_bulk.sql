@@ -146,18 +146,24 @@ begin
     exit when cardinality(v_left) = 0;
     v_found := array(select k from octop_tasks k where k.id = any (v_left));
     -- finished: a new task that names the old one
-    with f as (
-      select array_agg(t.id) as ids, array_agg(t.status) as was, array_agg(t.task_type) as task_types, array_agg(t.payload::text) as payloads,
-             array_agg(t.queue) as queues, array_agg(t.lane) as lanes, array_agg(t.tenant) as tenants, array_agg(t.priority::integer) as priorities,
-             array_agg(t.max_retries) as max_retries, array_agg(t.timeout_seconds) as timeout_seconds, array_agg(t.retry_policy::text) as retry_policies,
-             array_agg(t.tags::text) as tags, array_agg(t.meta::text) as metas, array_agg(t.min_version) as min_versions
-        from unnest(v_found) t where t.status in ('success', 'cancelled')
+    -- it stays whose it was: who made the task sees its repetition too; who repeated it stands in the audit
+    with it as materialized (
+      select t.*, octop_uuid7() as new_id from unnest(v_found) t where t.status in ('success', 'cancelled')
+    ), made as (
+      insert into octop_tasks_live (id, tenant, queue, lane, task_type, payload, priority, max_retries, timeout_seconds, retry_policy, tags, meta,
+                                    retry_of, created_by, min_version)
+      select t.new_id, t.tenant, t.queue, t.lane, t.task_type, t.payload, t.priority, t.max_retries, t.timeout_seconds, t.retry_policy, t.tags, t.meta,
+             t.id, t.created_by, t.min_version from it t order by t.seq
+      returning tenant, queue
+    ), counted as (
+      insert into _octop_counter_deltas (tenant, queue, status, day, n)
+      select m.tenant, m.queue, 'waiting', '-infinity', count(*) from made m group by m.tenant, m.queue
     )
-    select coalesce(f.ids, '{}'), f.was,
-           array(select m.id from octop_enqueue_many(f.task_types, f.payloads, queues => f.queues, lanes => f.lanes, tenants => f.tenants,
-                   priorities => f.priorities, max_retries => f.max_retries, timeout_seconds => f.timeout_seconds, retry_policies => f.retry_policies,
-                   tags => f.tags, metas => f.metas, retry_of => f.ids, min_versions => f.min_versions) with ordinality m (id, created, n) order by m.n)
-      into v_now, v_was, v_new from f;
+    select coalesce(array_agg(t.id order by t.seq), '{}'), array_agg(t.status order by t.seq), array_agg(t.new_id order by t.seq), array_agg(distinct t.queue)
+      into v_now, v_was, v_new, v_queues from it t;
+    if v_queues is not null then
+      perform _octop_wake(v_queues, array_fill('-infinity'::timestamptz, array[cardinality(v_queues)]));
+    end if;
     perform _octop_audit_write('retry', u.id::text, jsonb_build_object('was', u.was, 'new', u.new)) from unnest(v_now, v_was, v_new) u (id, was, new);
     return query select u.id, 'repeated', u.new from unnest(v_now, v_new) u (id, new);
     v_left := _octop_ids_without(v_left, v_now);
@@ -169,7 +175,7 @@ begin
   return query select u, 'not found', null::uuid from unnest(v_left) u;
 end $$;
 comment on function octop_retry_many(uuid[]) is
-  'Try many tasks again, now. Answers for each id once: retried (frozen or waiting: the same task, due now; frozen gets all its tries again), repeated (finished: retried_as is a new task that names the old one), '
+  'Try many tasks again, now. Answers for each id once: retried (frozen or waiting: the same task, due now; frozen gets all its tries again), repeated (finished: retried_as is a new task that names the old one and belongs to who made that), '
   'running or blocked (nothing was done), not found. At most 10,000 ids, better some hundreds in each transaction. '
   'Example: select verdict, count(*) from octop_retry_many(array(select id from octop_tasks where status = ''frozen'' and task_type = ''send'' limit 500)) group by 1;';
 

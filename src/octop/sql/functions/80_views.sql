@@ -131,6 +131,8 @@ create or replace view octop_queue_summary with (security_barrier) as
              and w.beat_at > _octop_now() - make_interval(secs => _octop_setting('worker.lease_seconds')::double precision)) as workers
     from (select q.name from octop_queues q
           union select c.queue from counts c
+          union select u.queue from octop_workers w, unnest(w.queues) u (queue)
+                 where w.beat_at > _octop_now() - make_interval(secs => _octop_setting('worker.lease_seconds')::double precision)
           union select h.target from octop_holds h where h.kind = 'queue') n
     left join octop_queues q on q.name = n.name
     left join octop_holds h on h.kind = 'queue' and h.target = n.name

@@ -33,7 +33,7 @@ grant execute on function
   octop_exchange(uuid, text[], integer[], text[], text[], uuid[], integer[], uuid[], text[], jsonb, boolean, boolean, integer[]),
   octop_sleep(uuid, text[], double precision), octop_doubt(), octop_doubtful(xid8),
   octop_register(uuid, text, text, integer, uuid, text, text[], jsonb), octop_declare_task_types(jsonb),
-  octop_beat(uuid[]), octop_owned(uuid, uuid[], integer[], uuid[]), octop_control(uuid), octop_settings(),
+  octop_beat(uuid[]), octop_owned(uuid, uuid[], integer[], uuid[]), octop_control(uuid, uuid[], integer[]), octop_settings(),
   octop_drain(uuid), octop_deregister(uuid), octop_release_unheld(uuid, uuid[]), octop_lost(uuid), octop_remaining(text[], text[], integer[]), octop_sweep(uuid),
   octop_make_days(integer), octop_task(uuid)
   to :"worker";
@@ -51,7 +51,7 @@ grant execute on function
   to :"viewer", :"operator";
 
 -- operator: acts
-grant delete on octop_queues to :"operator";
+grant delete on octop_queues, octop_task_types to :"operator";
 grant insert, update, delete on octop_config to :"operator";
 grant update (worker_limit, max_retries, timeout_seconds, retry_policy), insert (name, worker_limit, max_retries, timeout_seconds, retry_policy)
   on octop_queues to :"operator";

@@ -20,7 +20,8 @@ create table octop_tasks (
   lane            text        collate "C" not null default '',
   tenant          text        collate "C" not null default '',
   task_type       text        collate "C" not null,
-  created_by      text        collate "C" not null default current_user,
+  -- as _octop_caller(), which comes later: in a function of another owner a task is still made by who called it
+  created_by      text        collate "C" not null default coalesce(nullif(current_setting('role', true), 'none'), session_user),
   payload         jsonb       not null default '{}',
   due_at          timestamptz,
   started_at      timestamptz,
@@ -72,10 +73,10 @@ comment on column octop_tasks.claim_id is 'Random id of the exchange that claime
 comment on column octop_tasks.cancel_requested_at is 'Set when a running task is to be cancelled; its worker sees it within a second.';
 comment on column octop_tasks.blocked_by is 'What a blocked task waits for, as kind:name.';
 comment on column octop_tasks.retry_policy is 'Retry delays of this task: {"base","growth","cap","jitter"} or {"delays":[…]}, and {"final":[exception names]}. Null = the task type''s.';
-comment on column octop_tasks.tags is 'Labels to find tasks by.';
-comment on column octop_tasks.meta is 'Riders such as trace context: a JSON object that the engine carries and never reads.';
+comment on column octop_tasks.tags is 'Labels to find tasks by: at most 50, none null, together at most 8,000 bytes, without control characters.';
+comment on column octop_tasks.meta is 'Riders such as trace context: a JSON object of at most 65,536 bytes that the engine carries and never reads.';
 comment on column octop_tasks.retry_of is 'The finished task of which this one is a repetition.';
-comment on column octop_tasks.created_by is 'Role that registered the task.';
+comment on column octop_tasks.created_by is 'Who registered the task: the role chosen by SET ROLE, else the login, also inside SECURITY DEFINER functions. A repetition keeps it.';
 
 -- Born here and refused here: what would stop a worker later never gets in. Constraints stand on the leaf only: a move to
 -- frozen or done needs no second check (three short checks cost 1 % of a claim, five cost 4 %).
@@ -130,6 +131,11 @@ create index octop_tasks_done_id on octop_tasks_done (id);
 comment on index octop_tasks_done_id is 'octop_task(id) looks day by day.';
 create table octop_tasks_done_stray partition of octop_tasks_done default;
 comment on table octop_tasks_done_stray is 'Finished tasks whose day has no partition yet: no outcome can fail for want of a day. Moved when the day is made.';
+
+-- Empty for ever: what would have gone nowhere goes here and is refused with the list of statuses. (No trigger can come before the routing
+-- without standing on the hot leaf.) Its key lets look-ups by id use an index here too.
+create table octop_tasks_unknown partition of octop_tasks (primary key (id)) default;
+comment on table octop_tasks_unknown is 'Leaf of octop_tasks without rows: refuses a status that does not exist.';
 
 create table octop_attempts (
   task_id       uuid        not null,
@@ -284,7 +290,7 @@ create table octop_holds (
 comment on table octop_holds is 'Orders not to start tasks. While a row is here, no claim that begins later takes a task of the target.';
 comment on column octop_holds.kind is 'queue or task_type.';
 comment on column octop_holds.target is 'Name of the queue or task type.';
-comment on column octop_holds.reason is 'Why, for the next person.';
+comment on column octop_holds.reason is 'Why, for the next person; octop_pause and octop_freeze cut it at 1,000 characters.';
 comment on column octop_holds.author is 'Role that gave the order.';
 comment on column octop_holds.created_at is 'Since when.';
 comment on constraint octop_holds_kind_is_known on octop_holds is 'queue or task_type.';
@@ -300,14 +306,14 @@ create table octop_audit (
   subject     text        not null,
   detail      jsonb       not null default '{}'
 );
-comment on table octop_audit is 'Every act of a person or program on tasks, configuration, limits and holds. Append-only for everyone but the owner.';
+comment on table octop_audit is 'Every act of a person or program on tasks, configuration, limits and holds; not what is enqueued and run, nor what the owner writes to a leaf or to this table. Append-only for everyone but the owner. Never trimmed by itself.';
 comment on column octop_audit.seq is 'Order of writing.';
 comment on column octop_audit.xid is 'Transaction that wrote it.';
 comment on column octop_audit.at is 'Moment of writing.';
 comment on column octop_audit.role is 'As whom it was done: the role chosen by SET ROLE, else the login.';
 comment on column octop_audit.login is 'The role that logged in, whatever SET ROLE said.';
 comment on column octop_audit.application is 'application_name of the session.';
-comment on column octop_audit.action is 'What was done: cancel, retry, delete, update (tasks, by hand), pause, resume, freeze, thaw, set or declare or forget queue or task type, config …';
+comment on column octop_audit.action is 'What was done: cancel, retry, delete, update (tasks, by hand), update or delete attempt and worker (by hand), truncate, lost (a worker), drop day, recount, pause, resume, freeze, thaw, set or declare or forget queue or task type, config …';
 comment on column octop_audit.subject is 'To what: an id or a name.';
 comment on column octop_audit.detail is 'Before, after, reason.';
 create index octop_audit_subject on octop_audit (subject, seq);

@@ -1,3 +1,4 @@
+-- Objects in the order in which they stand on each other, then rights, the schema if it is empty, and the roles that the installer made.
 do $octop_uninstall$
 declare
   v_schema  text := :'schema';
