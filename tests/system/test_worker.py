@@ -88,11 +88,15 @@ def test_time_limits_end_async_process_and_swallowing_tasks_and_the_worker_goes_
         enqueue(rows, "nap", {"seconds": 60}, timeout_seconds=0.5, max_retries=0),
         enqueue(rows, "spin", timeout_seconds=1.5),
         enqueue(rows, "swallow", timeout_seconds=0.3),
-        enqueue(rows, "nap_in_thread", {"seconds": 3}, timeout_seconds=0.3),
+        enqueue(rows, "nap_in_thread", {"seconds": 3}, timeout_seconds=1),
     ]
     until(lambda: finished(rows, ids), "all were ended", worker.log)
     assert {status(rows, task_id) for task_id in ids} == {"frozen"}
     assert one(rows, "select count(*) from octop_attempts where outcome = 'timeout'") == len(ids)
+    told = [one(rows, "select coalesce(traceback, '') from octop_attempts where task_id = %s", each) for each in ids]
+    assert not any("octop/worker" in each for each in told), told
+    assert "await asyncio.sleep(" in told[0]
+    assert "    time.sleep(seconds)\n" in told[3], "a thread shows the line in which it stands"
     last = [enqueue(rows, "noop"), enqueue(rows, "nap_in_process", {"seconds": 0})]
     until(lambda: finished(rows, last), "the worker goes on", worker.log)
     assert worker.stop(seconds=10) == 0, worker.text()

@@ -71,6 +71,29 @@ def test_c058_a_cancelled_worker_lets_its_tasks_end_and_beats_until_they_have(oc
     assert one(rows, "select count(*) from octop_workers") == 0
 
 
+@pytest.mark.parametrize("how", ["cancel", "stop"])
+def test_a_worker_whose_start_waits_for_an_open_transaction_can_be_stopped(octop, database, rows, how, caplog):
+    async def story():
+        stop = asyncio.Event()
+        worker = asyncio.create_task(octop.worker(queues={"q": 2}, stop=stop))
+        while "octop_register waits" not in caplog.text:
+            assert not worker.done()
+            await asyncio.sleep(0.02)
+        if how == "cancel":
+            worker.cancel()
+        else:
+            stop.set()
+        await asyncio.wait([worker], timeout=10)
+        assert worker.done()
+        assert worker.cancelled() == (how == "cancel")
+        assert worker.cancelled() or worker.exception() is None
+
+    with database.connect() as other, other.transaction(force_rollback=True):
+        other.execute("insert into octop_task_types (name) values ('nap')")
+        asyncio.run(asyncio.wait_for(story(), 60))
+    assert one(rows, "select count(*) from octop_workers") == 0
+
+
 @pytest.mark.all_versions
 @pytest.mark.parametrize("first", ["cancel", "stop"])
 def test_a_second_cancellation_releases_at_once(octop, rows, first):

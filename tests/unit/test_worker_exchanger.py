@@ -12,6 +12,7 @@ from octop.model.definition import define
 from octop.model.errors import NotPermittedError, TryAgainError, UnexpectedDatabaseError
 from octop.model.hooks import Hooks
 from octop.model.task import NIL, Claimed, Exchanged, Fence, Outcome, OutcomeKind, Settled
+from octop.model.work import Control, Settings
 from octop.worker.exchanger import Exchanger
 from octop.worker.holdings import Holdings
 from octop.worker.lease import Lease
@@ -20,6 +21,7 @@ from octop.worker.options import WorkerOptions
 from octop.worker.pool import Pool
 from octop.worker.rounds import Rounds
 from octop.worker.runtime import Runtime
+from octop.worker.slot import Slot
 from octop.worker.trouble import Trouble, is_about_values
 
 EMPTY = Exchanged([], [], {}, 0)
@@ -302,6 +304,30 @@ async def test_a_stopping_worker_does_not_wait_for_ever_for_somebody_elses_lock(
     assert desk.holdings.outbox.outcomes
 
 
+def taken_back(holdings):
+    """Let a worker hold an attempt that does not end, and have claimed the same task once more."""
+    slot = Slot()
+    slot.claimed = holdings.active["1"] = claimed(1)
+    holdings.running["1"] = slot
+    return claimed(1, attempt=2, claim_id="d")
+
+
+@loop_test
+async def test_what_waits_for_its_older_attempt_is_released_when_the_worker_stops():
+    before, meanwhile = runtime(), runtime()
+    before._exchanger._deliver(Exchanged([taken_back(before.holdings)], [], {}, 0), {"default": 1})
+    assert before.holdings.outbox.outcomes == []
+    before.shutdown.begin(0)
+    meanwhile.shutdown.begin(0)
+    meanwhile._exchanger._deliver(Exchanged([taken_back(meanwhile.holdings)], [], {}, 0), {"default": 1})
+    for each in (before, meanwhile):
+        assert [(it.fence, it.kind) for it in each.holdings.outbox.outcomes] == [
+            (Fence("1", 2, "d"), OutcomeKind.RELEASED)
+        ]
+        assert each.holdings.active == {}
+        await each._end()
+
+
 # --- the runtime ------------------------------------------------------------------------------------------------------
 
 
@@ -338,6 +364,35 @@ async def test_only_the_first_registration_counts_as_a_beat():
     made.is_registered = False
     made._control_link = FakeLink()
     made._control_link.close = lambda: asyncio.sleep(0)
+    await made._end()
+
+
+@loop_test
+async def test_a_new_queue_is_registered_again_until_the_database_has_taken_note_of_it():
+    def send() -> None: ...
+
+    refusals, registered = [TryAgainError("locked"), TryAgainError("locked")], []
+
+    def register(call):
+        if refusals:
+            return refusals.pop()
+        registered.append(call.values["queues"])
+        return None
+
+    definition = define(send)
+    made = runtime(definition)
+    made._registered_queues = len(made._pools)
+    settings = Settings(1, {}, {}, frozenset(), {definition.name: "elsewhere"})
+    made._control_link = FakeLink(octop_control=Control(1, [], []), octop_settings=settings, octop_register=register)
+    made._control_link.close = lambda: asyncio.sleep(0)
+    async with asyncio.TaskGroup() as group:
+        following = group.create_task(made._follow())
+        while not registered:
+            made._control_asked.set()
+            await asyncio.sleep(0.002)
+        following.cancel()
+    assert registered == [["default", "elsewhere"]]
+    made.is_registered = False
     await made._end()
 
 

@@ -8,98 +8,26 @@ import socket
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from octop.model.definition import define
 from octop.model.errors import ApplicationError, ConfigurationError
 from octop.model.hooks import Hooks
 from octop.model.settings import load_settings
-from octop.model.task import Claimed, Fence, Outcome, OutcomeKind, Success
-from octop.worker.children import Children, ended_how, environment_of_children
+from octop.model.task import Fence, Outcome, OutcomeKind, Success
+from octop.worker.children import ended_how, environment_of_children
 from octop.worker.frames import Channel, encoded, read_message
-from octop.worker.holdings import Holdings
 from octop.worker.lease import Lease
 from octop.worker.link import pause_before_try
-from octop.worker.load import load_application, named_application
+from octop.worker.load import described, is_mendable, load_application, named_application
 from octop.worker.logs import JsonFormatter
 from octop.worker.options import WorkerOptions
 from octop.worker.outbox import BATCH_BYTES_MAX, Outbox
-from octop.worker.pool import Pool
-from octop.worker.reload import snapshot
-from octop.worker.runner import Runner
+from octop.worker.reload import changes, snapshot
 from octop.worker.slot import Reason, Slot
 from octop.worker.watchdog import Watchdog
-
-
-def claimed(task_type, number=0, payload="{}", timeout=30.0):
-    return Claimed(
-        str(number),
-        1,
-        "c",
-        "",
-        "q",
-        "",
-        task_type,
-        payload,
-        5,
-        0,
-        3,
-        timeout,
-        "2030-01-01",
-        "2030-01-01",
-        False,
-        None,
-        None,
-    )
-
-
-async def until(look):
-    async with asyncio.timeout(10):
-        while not look():  # noqa: ASYNC110 - what is looked at has no event: that would cost each task something
-            await asyncio.sleep(0.005)
-
-
-class House:
-    """A pool with a runner, without a database."""
-
-    def __init__(self, *functions, limit=5, hooks=None):
-        self.holdings = Holdings()
-        self.lease = Lease()
-        self.lease.beaten(time.monotonic(), unbroken=True)
-        registry = {function.__name__: define(function) for function in functions}
-        self.runner = Runner(registry, hooks or Hooks(), self.holdings, Children(None), lambda _queue: self.pool.wake())
-        self.pool = Pool(limit, self.lease, self.runner.attempt, self.holdings.urgent)
-        HOUSES.append(self)
-
-    def give(self, *tasks):
-        self.pool.add(self.holdings.accept(tasks))
-
-    async def idle(self):
-        await until(lambda: not self.pool.held)
-
-    async def close(self):
-        self.runner.close()
-        return await self.pool.close(1)
-
-
-HOUSES: list[House] = []
-
-
-def house_test(function):
-    async def and_close():
-        try:
-            await function()
-        finally:
-            while HOUSES:
-                assert await HOUSES.pop().close()
-
-    def run():
-        asyncio.run(and_close())
-
-    run.__name__ = function.__name__
-    return run
-
+from tests.unit.house import House, claimed, house_test, until
 
 COLOUR: contextvars.ContextVar[str] = contextvars.ContextVar("colour", default="none")
 
@@ -178,7 +106,7 @@ async def test_reasons_are_told_apart():
 
 
 @house_test
-async def test_a_task_that_came_twice_runs_once_under_the_new_fence():
+async def test_a_task_whose_claim_the_server_forgot_runs_once_under_the_new_fence():
     starts = []
 
     async def waits() -> None:
@@ -189,10 +117,10 @@ async def test_a_task_that_came_twice_runs_once_under_the_new_fence():
     first = claimed("waits", 1)
     house.give(first)
     await until(lambda: bool(starts))
-    house.give(first._replace(attempt=2, claim_id="d"))
+    house.give(first._replace(claim_id="d"))
     await house.idle()
     assert starts == [1]
-    assert [success.fence.attempt for success in house.holdings.outbox.successes] == [2]
+    assert [success.fence for success in house.holdings.outbox.successes] == [Fence("1", 1, "d")]
 
 
 @house_test
@@ -343,8 +271,9 @@ def test_messages_pass_through_a_socket_and_rubbish_ends_it():
     ],
 )
 def test_c121_a_wrong_application_is_named(spec, words):
-    with pytest.raises(ApplicationError, match=words):
+    with pytest.raises(ApplicationError, match=words) as caught:
         load_application(spec)
+    assert not is_mendable(caught.value)
 
 
 def test_the_module_of_a_settings_file_is_found_from_a_folder_below_it(tmp_path, monkeypatch):
@@ -378,6 +307,7 @@ def test_c121_whatever_an_import_raises_is_told_with_its_traceback(tmp_path, bod
     with pytest.raises(ApplicationError, match="faulty_app does not import") as caught:
         load_application("faulty_app:octop")
     assert "faulty_app.py" in caught.value.detail
+    assert is_mendable(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -431,6 +361,31 @@ def test_a_changed_file_is_noticed(tmp_path):
     assert list(before) == [file]
     os.utime(file, ns=(1, 1))
     assert snapshot(tmp_path) != before
+
+
+def test_files_that_are_saved_after_each_other_are_one_change(monkeypatch):
+    looks = [{"a": 1}, {"a": 1}, {"a": 2}, {"a": 2, "b": 1}, {"a": 3, "b": 1}, {"a": 3, "b": 1}]
+    monkeypatch.setattr("octop.worker.reload.snapshot", lambda folder: looks.pop(0))
+    for pause in ("LOOK_SECONDS", "SETTLE_SECONDS"):
+        monkeypatch.setattr(f"octop.worker.reload.{pause}", 0)
+
+    async def first():
+        return await anext(changes(Path()))
+
+    assert asyncio.run(first()) == {"a", "b"}
+    assert looks == []
+
+
+def test_what_was_loaded_is_described(tmp_path, monkeypatch):
+    (tmp_path / "described_app.py").write_text(
+        "from octop import Octop\noctop = Octop()\n\n"
+        "@octop.task(queue='mail', aliases=['old'])\ndef one() -> None: ...\n\n@octop.task\ndef two() -> None: ...\n"
+    )
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "described_app", raising=False)
+    loaded = described("described_app:octop", load_application("described_app:octop", tmp_path))
+    assert loaded == (str(tmp_path / "described_app.py"), 2, ("default", "mail"))
+    del sys.modules["described_app"]
 
 
 @pytest.mark.parametrize("tells", [False, True])

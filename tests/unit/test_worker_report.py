@@ -1,11 +1,26 @@
+import asyncio
+import contextlib
+import contextvars
 import gc
+import threading
 import types
 import weakref
 
 import pytest
 
+from octop.model.hooks import Hooks
 from octop.model.task import Fence, OutcomeKind
-from octop.worker.report import MESSAGE_CHARACTERS_MAX, TRACEBACK_CHARACTERS_MAX, cleaned, failure_of
+from octop.worker.report import (
+    MESSAGE_CHARACTERS_MAX,
+    STOOD_HERE,
+    TRACEBACK_CHARACTERS_MAX,
+    cleaned,
+    failure_of,
+    stack_in,
+)
+from octop.worker.slot import Reason
+from octop.worker.threads import Job
+from tests.unit.house import House, claimed, house_test, until
 
 FENCE = Fence("i", 1, "c")
 
@@ -151,3 +166,74 @@ def test_a_coroutine_that_caught_an_error_and_goes_on_is_not_closed_when_the_err
     reader.send(None)
     assert len(shared) == 2
     reader.close()
+
+
+def test_where_a_thread_stands_is_told_without_our_frames_and_holds_nothing():
+    entered, gate = threading.Event(), threading.Event()
+    held = []
+
+    class Large: ...
+
+    def waits_for_the_gate():
+        large = Large()
+        held.append(weakref.ref(large))
+        entered.set()
+        gate.wait(20)
+
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        job = Job(contextvars.copy_context(), waits_for_the_gate, loop.create_future())
+        assert stack_in(job) is None, "it has not begun"
+        thread = threading.Thread(target=job.run)
+        thread.start()
+        assert entered.wait(20)
+        told = stack_in(job)
+        gate.set()
+        thread.join()
+        assert stack_in(job) is None, "it has ended"
+    assert told is not None
+    first, place, line = told.splitlines()[:3]
+    assert f"{first}\n" == STOOD_HERE
+    assert place.endswith("in waits_for_the_gate")
+    assert line == "    gate.wait(20)"
+    assert "octop/worker" not in told
+    assert held[0]() is None
+
+
+@house_test
+async def test_a_time_limit_shows_the_line_of_the_task_in_a_thread_on_the_loop_and_in_middleware():
+    entered, gate = threading.Event(), threading.Event()
+
+    def in_thread() -> None:
+        entered.set()
+        gate.wait(20)
+
+    async def on_loop() -> None:
+        entered.set()
+        await asyncio.sleep(20)
+
+    async def slow_end(context, call_next):
+        await call_next()
+        entered.set()
+        await asyncio.sleep(20)  # the middleware
+
+    def at_once() -> None: ...
+
+    for task, hooks, line in (
+        (in_thread, Hooks(), "gate.wait(20)"),
+        (on_loop, Hooks(), "await asyncio.sleep(20)"),
+        (at_once, Hooks(middleware=[slow_end]), "await asyncio.sleep(20)  # the middleware"),
+    ):
+        entered.clear()
+        house = House(task, hooks=hooks)
+        house.give(claimed(task.__name__, 1))
+        await until(entered.is_set)
+        house.runner.interrupt(house.holdings.running["1"], Reason.TIMEOUT)
+        await asyncio.wait_for(house.holdings.urgent.wait(), 20)
+        gate.set()
+        (outcome,) = house.holdings.outbox.outcomes
+        told = outcome.traceback or ""
+        assert outcome.kind is OutcomeKind.TIMEOUT
+        assert f"    {line}\n" in told
+        assert "octop/worker" not in told
+        assert ("CancelledError" in told) is (task is not in_thread)
+        await house.idle()

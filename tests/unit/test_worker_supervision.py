@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 import socket
 import time
 
@@ -10,6 +11,7 @@ import pytest
 from octop.worker.charge import SILENT_SECONDS_MIN, WorkerProcess
 from octop.worker.frames import Channel
 from octop.worker.heart import Culprit, Pulse
+from octop.worker.load import Loaded
 from octop.worker.options import WorkerOptions
 from octop.worker.supervisor import Supervisor
 
@@ -198,3 +200,82 @@ def test_a_file_that_changes_after_a_signal_restarts_nothing(signalled, tmp_path
     asyncio.run(body())
     assert len(process.signals) == (0 if signalled else 1)
     assert ("restarting" in caplog.text) is not signalled
+
+
+def test_a_process_that_makes_room_is_told_once_and_its_end_is_no_failure(tmp_path, monkeypatch, caplog):
+    async def two_changes(folder):
+        yield {f"{folder}/tasks.py"}
+        yield {f"{folder}/tasks.py"}
+
+    async def body():
+        supervisor = Supervisor(WorkerOptions(dsn="", reload=True))
+        supervisor._link = link = FakeLink()  # type: ignore[assignment]
+        supervisor._folder.set_result(tmp_path)
+        started: list[WorkerProcess] = []
+
+        async def start(*, patient):
+            if started:
+                supervisor._stopping.set()
+            started.append(worker_process(process))
+            return started[-1]
+
+        async def follow(worker):
+            worker.heard({"registered": True})
+            if len(started) == 1:
+                await supervisor._reload()
+            return -15
+
+        monkeypatch.setattr(supervisor, "_start", start)
+        monkeypatch.setattr(supervisor, "_follow", follow)
+        await supervisor._keep(0)
+        assert process.signals[0] == signal.SIGTERM
+        assert [text.split()[1].partition("(")[0] for text in link.texts][:1] == [
+            "octop_deregister"
+        ]  # no try is used up
+        assert len(started) == 2
+        return started[0]
+
+    process = FakeProcess()
+    monkeypatch.setattr("octop.worker.supervisor.changes", two_changes)
+    replaced = asyncio.run(body())
+    assert replaced.replaced
+    assert "ended by" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("reload", "has_run", "mendable", "waits"),
+    [(True, False, True, True), (True, True, False, True), (True, False, False, False), (False, True, True, False)],
+)
+def test_only_what_a_save_may_mend_is_waited_for(reload, has_run, mendable, waits):
+    async def look():
+        supervisor = Supervisor(WorkerOptions(dsn="", reload=reload))
+        supervisor._has_run = has_run
+        worker = worker_process()
+        worker.heard({"fatal": 1, "message": "x", "mendable": mendable})
+        waiting = asyncio.create_task(supervisor._may_try_again(worker))
+        await asyncio.sleep(0)
+        assert waiting.done() is not waits
+        supervisor._changed.set()
+        assert await waiting is waits
+        assert supervisor._exit_code == (0 if waits else 1)
+
+    asyncio.run(look())
+
+
+def test_a_queue_of_no_task_type_is_warned_of_once_and_the_first_load_is_told(caplog):
+    told: list[Loaded] = []
+
+    async def look():
+        queues = {"slo": 2, "default": None, "slow": None, "bulk": None}
+        supervisor = Supervisor(WorkerOptions(dsn="", queues=queues), told.append)
+        for _ in range(2):
+            supervisor._heard(
+                worker_process(), {"loaded": {"file": "a.py", "task_types": 3, "queues": ["slow", "mail"]}}
+            )
+
+    asyncio.run(look())
+    assert told == [Loaded("a.py", 3, ["slow", "mail"])]  # type: ignore[arg-type]
+    assert [record.message for record in caplog.records] == [
+        "no task type of the application is in the queue slo; did you mean slow?",
+        "no task type of the application is in the queue bulk: they are in slow, mail",
+    ]

@@ -78,10 +78,12 @@ class Control:
     Attributes:
         version: Rises with every change of settings, queues, types and holds.
         cancel: Ids of this worker's running tasks that are to be cancelled.
+        lost: Ids of those that it named and that are no longer its own.
     """
 
     version: int
     cancel: list[str]
+    lost: list[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,11 @@ class WorkerProcess:
         leaving: It is about to deregister, so it is beaten for no more.
         left: It has deregistered.
         fatal: Exit code of an error that no further start would mend; None = none.
+        mendable: A saved file may mend it: the task module is there, but does not import.
         drained: It ended because nothing was left.
         kill_at: Monotonic moment at which a stopping one is killed.
         killed: It was, so what it held is released without using a try.
+        replaced: It was told to make room for new code: that it ends is no failure, however it does.
         culprit: What keeps its loop from turning, as far as it could say so; None = nothing.
     """
 
@@ -44,9 +46,11 @@ class WorkerProcess:
         self.leaving = False
         self.left = False
         self.fatal: int | None = None
+        self.mendable = False
         self.drained = False
         self.kill_at = math.inf
         self.killed = False
+        self.replaced = False
         self.started_at = time.monotonic()
         self.culprit: str | None = None
         self._writer = writer
@@ -77,6 +81,7 @@ class WorkerProcess:
             self.left = True
         elif "fatal" in message:
             self.fatal = int(message["fatal"])
+            self.mendable = bool(message.get("mendable"))
         elif "ended" in message:
             self.drained = bool(message["drained"])
 

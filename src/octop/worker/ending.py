@@ -6,7 +6,7 @@ from octop.model.control_flow import Cancel, Retry, Snooze
 from octop.model.task import Claimed, Outcome, OutcomeKind
 from octop.worker.children import ChildLostError
 from octop.worker.frames import Message
-from octop.worker.report import cleaned, failure_of, message_of, plain_failure, traceback_of
+from octop.worker.report import cleaned, failure_of, message_of, plain_failure, stack_in, traceback_of
 from octop.worker.slot import Reason, Slot
 
 
@@ -73,7 +73,7 @@ def outcome_of_interrupted(slot: Slot, claimed: Claimed, error: BaseException | 
                 OutcomeKind.TIMEOUT,
                 error_class="TimeoutError",
                 error_message=f"over its time limit of {claimed.timeout_seconds:g} s",
-                traceback=None if error is None else traceback_of(error),
+                traceback=_where_it_stood(slot, error),
                 mro=("TimeoutError",),
             )
         case Reason.CANCEL:
@@ -81,6 +81,13 @@ def outcome_of_interrupted(slot: Slot, claimed: Claimed, error: BaseException | 
         case Reason.SHUTDOWN:
             return Outcome(claimed.fence, OutcomeKind.RELEASED, error_message="its worker stopped")
     return None
+
+
+def _where_it_stood(slot: Slot, error: BaseException | None) -> str | None:
+    if slot.job is not None and not slot.job.ended.done():
+        return stack_in(slot.job)
+    # Of a task in a child process only our own waiting for it is here, which tells nobody anything.
+    return None if error is None or slot.child is not None else traceback_of(error)
 
 
 def is_any(value: object, *kinds: type) -> bool:

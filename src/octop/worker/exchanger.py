@@ -88,6 +88,7 @@ class Exchanger:
         self._ended = False
         holdings.is_roomy = self._is_roomy
         holdings.take_back = self._take_back
+        holdings.on_ready = self._start_later
 
     def nudge(self) -> None:
         """Look at once: something may have come."""
@@ -138,6 +139,9 @@ class Exchanger:
     def _take_back(self, claimed: Claimed) -> bool:
         pool = self._pools.get(claimed.queue)
         return pool is not None and pool.remove(claimed)
+
+    def _start_later(self, claimed: Claimed) -> None:
+        self._pools[claimed.queue].add([claimed])
 
     def _wanted(self) -> dict[str, int]:
         if not self.claiming or time.monotonic() >= self._lease.until:
@@ -231,7 +235,7 @@ class Exchanger:
         fresh = self._holdings.accept(answer.tasks)
         if self._ended:
             # told to stop while the answer was on its way
-            for claimed in fresh:
+            for claimed in (*fresh, *self._holdings.withdraw_waiting()):
                 self._holdings.outcome(
                     Outcome(claimed.fence, OutcomeKind.RELEASED, error_message="its worker stopped before the start")
                 )

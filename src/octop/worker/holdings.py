@@ -22,6 +22,8 @@ class Holdings:
         urgent: Set when the next exchange should not wait any longer.
         is_roomy: Tells whether so many places are free that an exchange pays.
         take_back: Takes a task back from its queue's buffer; False when it was not there.
+        on_superseded: Called with the place of an attempt whose task has been given to us once more: it is to be cut.
+        on_ready: Called with a task that waited until an older attempt of it had left its place.
         longest_seconds: At least the longest time limit of what is active.
         on_longer: Called when that has risen.
     """
@@ -34,34 +36,32 @@ class Holdings:
         self.urgent = asyncio.Event()
         self.is_roomy: Callable[[], bool] = lambda: True
         self.take_back: Callable[[Claimed], bool] = lambda _claimed: False
+        self.on_superseded: Callable[[Slot], None] = lambda _slot: None
+        self.on_ready: Callable[[Claimed], None] = lambda _claimed: None
         self.longest_seconds = 0.0
         self.on_longer: Callable[[], None] = lambda: None
         self._ghosts: set[str] = set()
+        self._leaving: set[str] = set()
+        self._waiting: dict[str, Claimed] = {}
 
     def accept(self, tasks: Sequence[Claimed]) -> list[Claimed]:
         """Take what an exchange gave, and return what is to be started.
 
-        The same task may come twice: the commit of a claim need not have reached the disk when the server died. What runs already goes
-        on under the new fence, what waits for its start waits anew. What was given up and still runs is put off.
+        A task that runs here may come once more. Either the commit of its claim had not reached the disk when the server died: then it
+        goes on under the new fence. Or somebody took it back, and we got it again: then the attempt that runs is nobody's any more. It is
+        cut, and the new one starts when it has left. What was given up and still runs is put off; what waits for its start waits anew.
         """
         fresh: list[Claimed] = []
         longest = self.longest_seconds
         for claimed in tasks:
             if claimed.id in self._ghosts:
-                self.outbox.add_outcome(
-                    Outcome(
-                        claimed.fence,
-                        OutcomeKind.SNOOZED,
-                        error_message="an earlier attempt that was given up still runs here",
-                        delay_seconds=PUT_OFF_SECONDS,
-                    )
-                )
+                self.outbox.add_outcome(_put_off(claimed))
                 continue
             known = self.active.get(claimed.id)
-            if known is None or self.take_back(known):
+            if known is None and claimed.id not in self._leaving or known is not None and self.take_back(known):
                 fresh.append(claimed)
-            elif (slot := self.running.get(claimed.id)) is not None:
-                slot.claimed = claimed
+            else:
+                self._take_over(claimed, known)
             self.active[claimed.id] = claimed
             if claimed.timeout_seconds > longest:
                 longest = claimed.timeout_seconds
@@ -70,6 +70,18 @@ class Holdings:
             self.on_longer()
         return fresh
 
+    def _take_over(self, claimed: Claimed, known: Claimed | None) -> None:
+        slot = self.running.get(claimed.id)
+        is_leaving = claimed.id in self._leaving
+        if slot is not None and known is not None and not is_leaving and _was_forgotten(known, claimed):
+            slot.claimed = claimed
+            return
+        self._waiting[claimed.id] = claimed
+        if not is_leaving:
+            self._leaving.add(claimed.id)
+            if slot is not None:
+                self.on_superseded(slot)
+
     def reckon_longest(self) -> float:
         """Return the longest time limit of what is active now."""
         self.longest_seconds = max((claimed.timeout_seconds for claimed in self.active.values()), default=0.0)
@@ -77,30 +89,66 @@ class Holdings:
 
     def success(self, claimed: Claimed, result: str | None) -> None:
         """Write a plain success on its way."""
-        if self.active.pop(claimed.id, None) is None:
+        if not self._strike(claimed):
             return  # it is not ours any more
         self.outbox.add_success(Success(Fence(claimed.id, claimed.attempt, claimed.claim_id), result))
         self._tell()
 
     def outcome(self, outcome: Outcome) -> bool:
         """Write any other outcome on its way; False when the attempt is not ours any more."""
-        if self.active.pop(outcome.fence.id, None) is None:
+        if not self._strike(outcome.fence):
             return False
         self.outbox.add_outcome(outcome)
         self._tell()
         return True
+
+    def _strike(self, ended: Fence | Claimed) -> bool:
+        known = self.active.get(ended.id)
+        if known is None or known.claim_id != ended.claim_id or known.attempt != ended.attempt:
+            return False
+        del self.active[ended.id]
+        return True
+
+    def lose(self, claimed: Claimed) -> Slot | None:
+        """Strike out an attempt that is no longer ours. Return the place in which it still runs; None = nothing of it does."""
+        if self.active.get(claimed.id) is not claimed:
+            return None  # it has ended meanwhile, and its fence will tell
+        del self.active[claimed.id]
+        if self.withdraw(claimed):
+            return None
+        self._leaving.add(claimed.id)
+        return self.running.get(claimed.id)
 
     def held(self) -> list[str]:
         """Return the ids of all tasks that the database may believe we run."""
         return [*self.active, *self.outbox.ids()]
 
     def haunt(self, claimed: Claimed) -> None:
-        """Remember a task that was given up and still runs."""
+        """Remember a task that was given up and still runs. A later attempt that waits for its end is put off."""
         self._ghosts.add(claimed.id)
+        if (waiting := self._waiting.pop(claimed.id, None)) is not None:
+            self.outcome(_put_off(waiting))
 
-    def lay(self, claimed: Claimed) -> None:
-        """Forget it: it has ended."""
-        self._ghosts.discard(claimed.id)
+    def withdraw(self, claimed: Claimed) -> bool:
+        """Take back a task that waits for an older attempt of it, or for a place; False when it has been started."""
+        if self._waiting.get(claimed.id) is claimed:
+            del self._waiting[claimed.id]
+            return True
+        return self.take_back(claimed)
+
+    def withdraw_waiting(self) -> list[Claimed]:
+        """Take back all that wait for older attempts of them."""
+        waiting, self._waiting = self._waiting, {}
+        return list(waiting.values())
+
+    def left(self, task_id: str) -> None:
+        """Take note that an attempt has left its place, given up or not: a later one of the same task may start."""
+        if not self._leaving and not self._ghosts:
+            return  # called for each task
+        self._ghosts.discard(task_id)
+        self._leaving.discard(task_id)
+        if (waiting := self._waiting.pop(task_id, None)) is not None:
+            self.on_ready(waiting)
 
     def _tell(self) -> None:
         waiting = len(self.outbox)
@@ -109,3 +157,17 @@ class Holdings:
         elif waiting == 1:
             # one timer for all outcomes that follow until they are handed in
             asyncio.get_running_loop().call_later(LINGER_SECONDS, self.urgent.set)
+
+
+def _was_forgotten(known: Claimed, claimed: Claimed) -> bool:
+    """Tell whether the server lost the commit of a claim: it has not counted that start. Taken back by hand, a task keeps the count."""
+    return claimed.attempt <= known.attempt and claimed.due_at == known.due_at
+
+
+def _put_off(claimed: Claimed) -> Outcome:
+    return Outcome(
+        claimed.fence,
+        OutcomeKind.SNOOZED,
+        error_message="an earlier attempt that was given up still runs here",
+        delay_seconds=PUT_OFF_SECONDS,
+    )

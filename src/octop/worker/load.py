@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple, Protocol
 
 from octop.model.definition import TaskDefinition
-from octop.model.errors import ApplicationError
+from octop.model.errors import ApplicationError, OctopError
 from octop.model.hooks import Hooks
 from octop.model.settings import Settings
 
@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 OURS: Final = Path(__file__).parents[1]
 MAIN_ALIAS: Final = "__octop_main__"
+DEFAULT_QUEUE: Final = "default"
 TASKS: Final = "tasks"
 """The module that is taken when nothing names one: what `octop init` writes."""
 
@@ -37,6 +38,20 @@ class Named(NamedTuple):
     def import_folder(self) -> str | None:
         """Return the folder as text, for ``WorkerOptions``."""
         return None if self.folder is None else str(self.folder)
+
+
+class Loaded(NamedTuple):
+    """What a worker process tells its supervisor of the application that it has loaded.
+
+    Attributes:
+        file: The path of its module; None = it has none.
+        task_types: How many there are, aliases not counted.
+        queues: Those that the task types name; ``default`` where one names none.
+    """
+
+    file: str | None
+    task_types: int
+    queues: tuple[str, ...]
 
 
 class Application(Protocol):
@@ -116,6 +131,29 @@ def application_folder(spec: str) -> Path | None:
     return Path(file).resolve().parent
 
 
+def described(spec: str, application: Application) -> Loaded:
+    """Say what was loaded.
+
+    Args:
+        spec: The name under which it was loaded.
+        application: What ``load_application`` returned for it.
+    """
+    name = spec.partition(":")[0]
+    module = sys.modules.get(MAIN_ALIAS if name.endswith(".py") else name)
+    definitions = {definition.name: definition for definition in application.registry.values()}
+    queues = {definition.policy.queue or DEFAULT_QUEUE for definition in definitions.values()}
+    return Loaded(getattr(module, "__file__", None), len(definitions), tuple(sorted(queues)))
+
+
+def is_mendable(error: OctopError) -> bool:
+    """Tell whether saving a file may mend it: the module is there, and raised while it was imported.
+
+    Args:
+        error: What ``load_application`` raised.
+    """
+    return isinstance(error, ApplicationError) and error.__cause__ is not None
+
+
 def _imported(name: str, folder: Path) -> ModuleType:
     is_file = name.endswith(".py")
     if is_file and not (folder / name).is_file():
@@ -137,7 +175,9 @@ def _imported(name: str, folder: Path) -> ModuleType:
         ):
             message = f"there is no module {error.name}, so the application {name} can not be imported"
             hint = f"Looked in {', '.join(entry or '.' for entry in sys.path[:3])} …; start in the project's folder."
-            raise ApplicationError(message, hint=hint) from error
+            raise ApplicationError(
+                message, hint=hint
+            ) from None  # a cause is what the module itself raised: see is_mendable
         message = f"the module {name} does not import: {type(error).__name__}: {error}"
         raise ApplicationError(message, detail=_where(error), hint="Correct the module and start again.") from error
 

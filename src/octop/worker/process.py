@@ -17,7 +17,7 @@ from octop.model.work import Settings
 from octop.worker.frames import Channel, Message
 from octop.worker.heart import Culprit, HeartThread, Pulse
 from octop.worker.lease import Lease
-from octop.worker.load import Application, application_folder, load_application
+from octop.worker.load import Application, application_folder, described, is_mendable, load_application
 from octop.worker.logs import configure_logging
 from octop.worker.options import WorkerOptions
 from octop.worker.runtime import Runtime
@@ -42,7 +42,11 @@ def main() -> int:
     try:
         application = load_application(options.application or "", options.import_folder)
     except OctopError as error:
-        return _refuse(channel, error)
+        mendable = is_mendable(error)
+        if options.reload and (mendable or hello["patient"]):
+            error.hint = "Save the corrected file: the worker starts again. Ctrl-C ends."
+        return _refuse(channel, error, mendable=mendable)
+    channel.send({"loaded": described(options.application or "", application)._asdict()})
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     process = _Process(options, application, channel, hello)
@@ -59,8 +63,8 @@ def main() -> int:
     return task.result()
 
 
-def _refuse(channel: Channel, error: OctopError) -> int:
-    channel.send({"fatal": error.exit_code, "message": str(error)})
+def _refuse(channel: Channel, error: OctopError, *, mendable: bool = False) -> int:
+    channel.send({"fatal": error.exit_code, "message": str(error), "mendable": mendable})
     return error.exit_code
 
 

@@ -2,13 +2,17 @@
 
 import contextlib
 import inspect
+import sys
+import threading
 import traceback
 from collections.abc import Iterator
+from itertools import dropwhile
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Final
 
 from octop.model.task import Fence, Outcome, OutcomeKind
+from octop.worker.threads import Job
 
 MESSAGE_CHARACTERS_MAX: Final = 10_000
 TRACEBACK_CHARACTERS_MAX: Final = 50_000
@@ -18,7 +22,10 @@ CHAIN_MAX: Final = 20
 GROUP_MAX: Final = 15
 GROUP_DEPTH_MAX: Final = 5
 EXCEPTIONS_MAX: Final = 200
+STOOD_HERE: Final = "The thread stood here at the time limit (most recent call last):\n"
 _HERE: Final = str(Path(__file__).parent)
+# What leads into a task's code in a thread: Python's frames, ours, and octop.model, which calls the function.
+_BEFORE_TASKS: Final = (threading.__file__, _HERE, str(Path(__file__).parent.parent / "model"))
 # What Python itself keeps of an exception and of its class. `error.__traceback__` would ask the user's `__getattribute__`.
 _OF_ERROR: Final[dict[str, Any]] = {
     name: BaseException.__dict__[name]
@@ -119,7 +126,7 @@ def _one_told(error: BaseException, message: str | None, seen: set[int], depth: 
     if frames is not None:
         yield "Traceback (most recent call last):\n"
         try:
-            yield "".join(traceback.format_tb(frames, limit=-FRAMES_MAX))
+            yield "".join(_up_to_ours(traceback.extract_tb(frames, limit=-FRAMES_MAX)).format())
         except BaseException:  # noqa: BLE001 - the loader that finds the source lines may be the user's
             yield "  <no frames: finding their source raised>\n"
     message = message_of(error) if message is None else message
@@ -142,6 +149,34 @@ def _notes(error: BaseException) -> list[str]:
         return [cleaned(note, MESSAGE_CHARACTERS_MAX) for note in found[:CHAIN_MAX] if issubclass(type(note), str)]
     except BaseException:  # noqa: BLE001 - a str of the user's own
         return []
+
+
+def stack_in(job: Job) -> str | None:
+    """Return where the code of a task stands in its thread at this moment, its last call last.
+
+    A thread that is over its time limit goes on, and nothing is raised in it: this is what can be said of it instead of a
+    traceback.
+
+    Args:
+        job: The call in the thread.
+
+    Returns:
+        Text like a traceback, without our own frames; None = it is not in the task's code (any more).
+    """
+    stack: list[tuple[FrameType, int]] = []
+    try:
+        thread = job.thread
+        frame = None if thread is None else sys._current_frames().get(thread)
+        while frame is not None:
+            stack.append((frame, frame.f_lineno))
+            frame = frame.f_back
+        if job.thread is None:  # it ended meanwhile, and the thread may be in another task
+            return None
+        beyond = dropwhile(lambda each: each[0].f_code.co_filename.startswith(_BEFORE_TASKS), reversed(stack))
+        lines = "".join(traceback.StackSummary.extract(iter(list(beyond)[-FRAMES_MAX:])).format())
+    except BaseException:  # noqa: BLE001 - the loader that finds the source lines may be the user's
+        return None
+    return cleaned(f"{STOOD_HERE}{lines}", TRACEBACK_CHARACTERS_MAX, keep_end=True) if lines else None
 
 
 def failure_of(
@@ -222,6 +257,12 @@ def _clear(frames: TracebackType | None) -> None:
             with contextlib.suppress(RuntimeError):  # it runs
                 frames.tb_frame.clear()
         frames = frames.tb_next
+
+
+def _up_to_ours(stack: traceback.StackSummary) -> traceback.StackSummary:
+    """Leave out the frame by which a cancellation came into the task; what is ours from end to end stays."""
+    theirs = [at for at, frame in enumerate(stack) if not frame.filename.startswith(_HERE)]
+    return traceback.StackSummary.from_list(stack[: theirs[-1] + 1]) if theirs else stack
 
 
 def _beyond_ours(frames: TracebackType | None) -> TracebackType | None:

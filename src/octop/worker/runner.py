@@ -115,6 +115,7 @@ class Runner:
             await _absorb(slot)
         if value is None and error is None and slot.reason is None and not (self._hooks.success or self.tells):
             self._holdings.success(slot.claimed, None)
+            self._holdings.left(claimed.id)
             return
         try:
             await self._end(slot, value, error)
@@ -123,15 +124,14 @@ class Runner:
                 raise
             log.error("what an attempt ended with can not be told", exc_info=fault, extra={"task_id": claimed.id})
             self._holdings.outcome(
-                plain_failure(claimed.fence, type(fault).__name__, "what it ended with can not be told")
+                plain_failure(slot.claimed.fence, type(fault).__name__, "what it ended with can not be told")
             )
         if error is not None and claimed.id not in self._remembered:
             let_go(error)
         del error, value
         if slot.job is not None and not slot.job.ended.done():
             await self._wait_for_thread(slot)
-        if slot.recorded:
-            self._holdings.lay(claimed)
+        self._holdings.left(claimed.id)
 
     def _first_step(self, slot: Slot, claimed: Claimed) -> tuple[Coroutine[Any, Any, Any], object]:
         """Begin, inside the context of the attempt. Most tasks never wait: StopIteration carries what they returned."""

@@ -13,9 +13,8 @@ from typing import Any, Final
 from octop.engine import calls
 from octop.engine.listener import notifications
 from octop.model.definition import TaskDefinition
-from octop.model.errors import DatabaseUnreachableError, OctopError
+from octop.model.errors import DatabaseUnreachableError, OctopError, TryAgainError
 from octop.model.hooks import Hooks
-from octop.model.task import Claimed, Outcome, OutcomeKind
 from octop.model.work import Settings, TaskTypePolicy
 from octop.worker.children import Children
 from octop.worker.exchanger import Exchanger
@@ -23,12 +22,12 @@ from octop.worker.heart import Culprit
 from octop.worker.holdings import Holdings
 from octop.worker.hooks import call_hooks
 from octop.worker.lease import Lease
-from octop.worker.link import Link, pause_before_try
+from octop.worker.link import QUIET_SECONDS, Link, pause_before_try
 from octop.worker.options import WorkerOptions
 from octop.worker.pool import Pool
+from octop.worker.recall import Recall
 from octop.worker.runner import Runner
 from octop.worker.shutdown import Shutdown
-from octop.worker.slot import Reason
 from octop.worker.trouble import Trouble
 
 log = logging.getLogger(__name__)
@@ -88,12 +87,14 @@ class Runtime:
         self._verdicts: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self._settings: Settings | None = None
         self.is_registered = False
+        self._registered_queues = 0
         self._exchange_link = Link(options, "exchange", worker_id, is_over=lambda: self.shutdown.is_hopeless)
         self._control_link = Link(options, "control", worker_id, is_over=self._over.is_set)
         self.holdings = self._holdings = Holdings()
         self._children = Children(options.application, options.import_folder)
         self.runner = Runner(registry, hooks, self._holdings, self._children, self._wake)
         self.runner.tells = options.tell_tasks
+        self._recall = Recall(self._holdings, self.runner)
         self._pools = {name: self._pool() for name in self._queues()}
         self._exchanger = Exchanger(
             worker_id, self._exchange_link, self._holdings, self._pools, self._versions(), lease
@@ -146,7 +147,8 @@ class Runtime:
         """
         helpers: list[asyncio.Task[None]] = []
         try:
-            await self._begin(patient=patient)
+            if not await self._begin(patient=patient):
+                return
             async with asyncio.TaskGroup() as group:
                 duties: list[Coroutine[Any, Any, None]] = [self._follow(), self._sweep(), self._tell_hooks()]
                 if self._options.listen:
@@ -189,12 +191,14 @@ class Runtime:
             for name, definition in self._registry.items()
         ]
 
-    async def _begin(self, *, patient: bool) -> None:
+    async def _begin(self, *, patient: bool) -> bool:
+        """Make ready; False = it was told to stop before the database could take note of it."""
         link = self._control_link
         if patient:
             await link.patiently(calls.octop_settings)
         self._apply(await link.call(calls.octop_settings()))
-        await self._register()
+        if not await self._register_patiently():
+            return False
         await call_hooks(self._hooks.worker_start)
         log.info(
             "worker %s serves %s",
@@ -203,9 +207,32 @@ class Runtime:
             extra={"worker_id": self.worker_id},
         )
         self.on_registered()
+        return True
+
+    async def _register_patiently(self) -> bool:
+        """Register, however long somebody's open transaction holds what must be written; False = told to stop meanwhile."""
+        said_at, tries = float("-inf"), 0
+        while not self.shutdown.has_begun:
+            try:
+                await self._register()
+            except TryAgainError as error:
+                tries += 1
+                if time.monotonic() - said_at >= QUIET_SECONDS:
+                    said_at = time.monotonic()
+                    log.warning(
+                        'octop_register waits for a lock and tries again; see the how-to "End a transaction that was left open": %s',
+                        error,
+                        extra={"worker_id": self.worker_id},
+                    )
+                await _either(self._control_asked, min(CONTROL_SECONDS, pause_before_try(tries, self.worker_id)))
+            else:
+                if tries:
+                    log.info("octop_register waits no longer", extra={"worker_id": self.worker_id})
+                return True
+        return False
 
     async def _register(self) -> None:
-        at = time.monotonic()
+        at, queues = time.monotonic(), list(self._pools)
         await self._control_link.call(
             calls.octop_register(
                 self.worker_id,
@@ -214,10 +241,11 @@ class Runtime:
                 pid=os.getpid(),
                 supervisor_id=self._supervisor_id,
                 version=self._version,
-                queues=list(self._pools),
+                queues=queues,
                 task_types=self._policies(),
             )
         )
+        self._registered_queues = len(queues)
         if not self.is_registered:
             # later ones are no beats: the row may have been stale, and only a beat tells whether it was
             self.is_registered = True
@@ -260,7 +288,7 @@ class Runtime:
     # --- following the database ---------------------------------------------------------------------------------------
 
     async def _follow(self) -> None:
-        """Look each second for changed settings, for tasks to be cancelled, and for what a broken lease has cost."""
+        """Look each second for changed settings, tasks to be cancelled, what is no longer ours, and what a broken lease has cost."""
         pruned_at = time.monotonic()
         told = False
         trouble = Trouble("the look for changed settings is refused", self.worker_id)
@@ -271,16 +299,17 @@ class Runtime:
                 if self.shutdown.has_begun and not told:
                     await self._control_link.call(calls.octop_drain(self.worker_id), seconds=CONTROL_SECONDS_MAX)
                     told = True
+                named = self._recall.named()
                 control = await self._control_link.call(
-                    calls.octop_control(self.worker_id), seconds=CONTROL_SECONDS_MAX
+                    calls.octop_control(self.worker_id, named), seconds=CONTROL_SECONDS_MAX
                 )
-                if self._settings is None or control.version != self._settings.version:
-                    served = len(self._pools)
-                    self._apply(await self._control_link.call(calls.octop_settings(), seconds=CONTROL_SECONDS_MAX))
-                    if len(self._pools) > served:
-                        await self._register()
                 for task_id in control.cancel:
-                    self._cancel(task_id)
+                    self._recall.cancel(task_id)
+                self._recall.lost(named, control.lost)
+                if self._settings is None or control.version != self._settings.version:
+                    self._apply(await self._control_link.call(calls.octop_settings(), seconds=CONTROL_SECONDS_MAX))
+                if len(self._pools) > self._registered_queues:
+                    await self._register()
                 if self.lease.is_doubtful:
                     await self._drop_what_was_lost()
                 trouble.over()
@@ -317,15 +346,6 @@ class Runtime:
         self.on_settings(settings)
         self._exchanger.nudge()
 
-    def _cancel(self, task_id: str) -> None:
-        slot = self._holdings.running.get(task_id)
-        if slot is not None:
-            self.runner.cancel(slot)
-            return
-        claimed = self._holdings.active.get(task_id)
-        if claimed is not None and self._pools[claimed.queue].remove(claimed):
-            self._holdings.outcome(Outcome(claimed.fence, OutcomeKind.CANCELLED))
-
     async def _drop_what_was_lost(self) -> None:
         """Our lease was broken: ask which tasks are still ours, and stop the others if we can."""
         held = list(self._holdings.active.values())
@@ -334,7 +354,7 @@ class Runtime:
         )
         lost = [claimed for claimed in held if claimed.id not in owned]
         for claimed in lost:
-            self._lose(claimed)
+            self._recall.lose(claimed)
         await self._register()
         self.lease.confirmed()
         log.warning(
@@ -343,16 +363,6 @@ class Runtime:
             len(held),
             extra={"worker_id": self.worker_id},
         )
-
-    def _lose(self, claimed: Claimed) -> None:
-        if self._holdings.active.get(claimed.id) is not claimed:
-            return  # it has ended meanwhile, and its fence will tell
-        del self._holdings.active[claimed.id]
-        slot = self._holdings.running.get(claimed.id)
-        if slot is not None:
-            self.runner.interrupt(slot, Reason.LOST)
-        else:
-            self._pools[claimed.queue].remove(claimed)
 
     async def _sweep(self) -> None:
         """Do our part of what somebody must do again and again. Tasks run without it; other workers may be able to do it."""

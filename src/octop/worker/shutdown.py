@@ -78,15 +78,20 @@ class Shutdown:
             configured: Setting ``worker.grace_seconds``.
         """
         seconds = self._grace(configured)
+        unstarted = self._holdings.withdraw_waiting()
         for pool in self._pools.values():
-            for claimed in pool.take_back():
-                self._holdings.outcome(
-                    Outcome(claimed.fence, OutcomeKind.RELEASED, error_message="its worker stopped before the start")
-                )
+            unstarted += pool.take_back()
+        for claimed in unstarted:
+            self._holdings.outcome(
+                Outcome(claimed.fence, OutcomeKind.RELEASED, error_message="its worker stopped before the start")
+            )
         count = len(self._holdings.active)
         if count:
             log.info(
-                "stopping: %d running tasks have %g s to end; a second signal releases them at once", count, seconds
+                "stopping: %d running %s %g s to end; a second signal releases them at once",
+                count,
+                "task has" if count == 1 else "tasks have",
+                seconds,
             )
         else:
             log.info("stopping: no task runs")

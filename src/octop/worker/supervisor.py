@@ -13,6 +13,8 @@ import socket
 import sys
 import time
 import uuid
+from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +25,7 @@ from octop.worker.children import ended_how
 from octop.worker.frames import FRAME_BYTES_MAX, Message, read_message
 from octop.worker.heart import Rhythm, beat
 from octop.worker.link import Link, pause_before_try
+from octop.worker.load import DEFAULT_QUEUE, Loaded
 from octop.worker.logs import configure_logging
 from octop.worker.options import WorkerOptions
 from octop.worker.reload import changes
@@ -42,14 +45,22 @@ LAST_WORDS_SECONDS: Final = 0.5
 class Supervisor:
     """Keeps N worker processes running."""
 
-    def __init__(self, options: WorkerOptions) -> None:
-        """Be ready to start them."""
+    def __init__(self, options: WorkerOptions, on_loaded: Callable[[Loaded], None] = lambda _loaded: None) -> None:
+        """Be ready to start them.
+
+        Args:
+            options: What they serve.
+            on_loaded: Called once, when the first of them has loaded the application.
+        """
         self._options = options
+        self._on_loaded = on_loaded
+        self._loaded: Loaded | None = None
         self._supervisor_id = str(uuid.uuid4())
         self._workers: dict[int, WorkerProcess] = {}
         self._signals: list[signal.Signals] = []
         self._stopping = asyncio.Event()
         self._rhythm = Rhythm()
+        self._has_run = False
         self._folder: asyncio.Future[Path] = asyncio.get_running_loop().create_future()
         self._changed = asyncio.Event()
         self._exit_code = 0
@@ -167,8 +178,11 @@ class Supervisor:
             if worker.drained or self._stopping.is_set():
                 return
             if worker.fatal is not None and not worker.registered and (not patient or self._options.reload):
-                if not await self._may_try_again(worker.fatal):
+                if not worker.replaced and not await self._may_try_again(worker):
                     return
+                continue
+            if worker.replaced:
+                failures, patient = 0, patient or worker.registered
                 continue
             failures = 0 if time.monotonic() - worker.started_at > STABLE_SECONDS or code == 0 else failures + 1
             patient = True
@@ -176,15 +190,15 @@ class Supervisor:
                 log.error("worker process %d: %s; starting another", worker.process.pid, _how(code))
                 await self._sleep(pause_before_try(failures or 1, worker.worker_id))
 
-    async def _may_try_again(self, code: int) -> bool:
-        """At the first start an error ends everything; with --reload the next change of a file may mend it."""
-        if self._options.reload and not self._folder.done():
-            self._folder.set_result(Path.cwd())
-        if self._options.reload:
+    async def _may_try_again(self, worker: WorkerProcess) -> bool:
+        """At the first start an error ends everything; with --reload the next save may mend it, unless no module is there."""
+        if self._options.reload and (self._has_run or worker.mendable):
+            if not self._folder.done():
+                self._folder.set_result(Path.cwd())
             self._changed.clear()
             await self._changed.wait()
             return not self._stopping.is_set()
-        self._exit_code = self._exit_code or code
+        self._exit_code = self._exit_code or worker.fatal or 1
         self._stopping.set()
         for worker in self._workers.values():
             self._stop(worker)
@@ -235,7 +249,10 @@ class Supervisor:
 
     def _heard(self, worker: WorkerProcess, message: Message) -> None:
         worker.heard(message)
-        if "registered" in message:
+        if "loaded" in message:
+            self._take_note(Loaded(**message["loaded"]))
+        elif "registered" in message:
+            self._has_run = True
             self._rhythm.poke()
             if self._stopping.is_set():
                 self._stop(worker)
@@ -256,7 +273,7 @@ class Supervisor:
 
         When it was us who killed it in order to stop, no try is used up.
         """
-        make = calls.octop_deregister if worker.killed else calls.octop_lost
+        make = calls.octop_deregister if worker.killed or worker.replaced else calls.octop_lost
         try:
             count = await self._link.call(make(worker.worker_id), seconds=SETTLE_SECONDS_MAX)
         except OctopError as error:
@@ -277,25 +294,45 @@ class Supervisor:
             log.info("%s changed: restarting", ", ".join(sorted(changed)[:3]))
             self._changed.set()
             for worker in self._workers.values():
-                worker.signal(signal.SIGTERM)
+                if not worker.replaced:  # a second signal would hurry it, and it makes room for the newest code anyway
+                    worker.replaced = True
+                    self._stop(worker)
+
+    # --- the application ----------------------------------------------------------------------------------------------
+
+    def _take_note(self, loaded: Loaded) -> None:
+        if self._loaded is None:
+            self._on_loaded(loaded)
+        if self._loaded is None or self._loaded.queues != loaded.queues:
+            self._compare_queues(loaded)
+        self._loaded = loaded
+
+    def _compare_queues(self, loaded: Loaded) -> None:
+        """Warn of a queue of -q that is probably mistyped. It may be meant: an enqueue, or an operator, can name any queue."""
+        for name in self._options.queues or {}:
+            if name not in (*loaded.queues, DEFAULT_QUEUE):  # a plain INSERT goes to `default`
+                near = get_close_matches(name, loaded.queues, n=1)
+                also = f"; did you mean {near[0]}?" if near else f": they are in {', '.join(loaded.queues) or 'none'}"
+                log.warning("no task type of the application is in the queue %s%s", name, also)
 
 
 def _how(code: int) -> str:
     return ended_how(code).replace("the process of the task ", "")
 
 
-def run(options: WorkerOptions) -> int:
+def run(options: WorkerOptions, on_loaded: Callable[[Loaded], None] = lambda _loaded: None) -> int:
     """Run ``octop worker``: blocks until it is stopped.
 
     Args:
         options: What to serve; ``application`` is needed.
+        on_loaded: Called once, when the application has been loaded for the first time.
 
     Returns:
         The exit code of the command.
     """
     configure_logging(options.log_format, options.log_level)
-    return asyncio.run(_run(options))
+    return asyncio.run(_run(options, on_loaded))
 
 
-async def _run(options: WorkerOptions) -> int:
-    return await Supervisor(options).run()
+async def _run(options: WorkerOptions, on_loaded: Callable[[Loaded], None]) -> int:
+    return await Supervisor(options, on_loaded).run()

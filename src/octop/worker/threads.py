@@ -16,9 +16,10 @@ class Job:
 
     Attributes:
         ended: Done when the thread is free again, even if nobody waits for the answer any more.
+        thread: Identifier of the thread, while it is in the call.
     """
 
-    __slots__ = ("_call", "_variables", "answer", "ended", "error")
+    __slots__ = ("_call", "_variables", "answer", "ended", "error", "thread")
 
     def __init__(self, variables: Context, call: Callable[[], Any], ended: "asyncio.Future[None]") -> None:
         """Keep what to call, and in which context."""
@@ -27,13 +28,17 @@ class Job:
         self.ended = ended
         self.answer: Any = None
         self.error: BaseException | None = None
+        self.thread: int | None = None
 
     def run(self) -> None:
         """Call it, and keep what came of it; never raises."""
+        self.thread = threading.get_ident()
         try:
             self.answer = self._variables.run(self._call)
         except BaseException as error:  # noqa: BLE001 - SystemExit in a thread must not end it unseen
             self.error = error
+        finally:
+            self.thread = None
 
 
 class Threads:

@@ -44,6 +44,26 @@ def nap_in_thread(seconds: float) -> str:
 
 
 @octop.task(queue="q", max_retries=0)
+async def tells(seconds: float, note: str) -> str:
+    _note(f"{note} begins")
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        _note(f"{note} is cut")
+        raise
+    _note(f"{note} ends")
+    return "slept"
+
+
+@octop.task(queue="q", max_retries=0, run_in="process")
+def tells_in_process(seconds: float, note: str) -> str:
+    _note(f"{note} begins")
+    time.sleep(seconds)
+    _note(f"{note} ends")
+    return "slept"
+
+
+@octop.task(queue="q", max_retries=0)
 def watchful(seconds: float) -> str:
     end = time.monotonic() + seconds
     while time.monotonic() < end and not _octop.current().cancelled:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 from octop.engine.call import Call, first_value
-from octop.model.task import Fence
+from octop.model.task import Claimed, Fence
 from octop.model.work import Control, Settings, Swept, TaskTypePolicy
 
 
@@ -92,12 +92,22 @@ def octop_owned(worker_id: str, fences: Sequence[Fence]) -> Call[set[str]]:
     )
 
 
-def octop_control(worker_id: str) -> Call[Control]:
-    """Look, each second: has anything changed, and is a task of this worker to be cancelled."""
+def octop_control(worker_id: str, held: Sequence[Claimed | Fence] = ()) -> Call[Control]:
+    """Look, each second: has anything changed, is a task of this worker to be cancelled, and is what it holds still its own.
+
+    Args:
+        worker_id: This worker.
+        held: Attempts that it believes to be its own.
+    """
     return Call(
-        "select version, cancel::text[] from octop_control(%(worker_id)s::text::uuid)",
-        {"worker_id": worker_id},
-        lambda rows: Control(rows[0][0], list(rows[0][1])),
+        "select version, cancel::text[], lost::text[]"
+        " from octop_control(%(worker_id)s::text::uuid, %(ids)s::text[]::uuid[], %(attempts)s::integer[])",
+        {
+            "worker_id": worker_id,
+            "ids": [each.id for each in held],
+            "attempts": [each.attempt for each in held],
+        },
+        lambda rows: Control(rows[0][0], list(rows[0][1]), list(rows[0][2])),
     )
 
 
