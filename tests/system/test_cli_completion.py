@@ -118,6 +118,30 @@ def test_values_of_a_filter_and_queues_of_a_worker_are_completed(octop, capsys, 
     assert answered(capsys, "octop dev -q mail=5,map") == ["mail=5,maps"]
 
 
+def test_ids_are_completed_from_eight_characters_on(octop, capsys, monkeypatch):
+    monkeypatch.setattr(completing, "SECONDS_MAX", 20)
+    task_id = "01234567-0000-7000-8000-000000000000"
+    octop("enqueue", "greet", "--id", task_id)
+    for line in ("tasks show 01234567", "tasks why 01234567-00", "tasks wait 01234567-0000-7", "tasks cancel 01234567"):
+        assert answered(capsys, f"octop {line}") == [task_id]
+    assert answered(capsys, "octop tasks list id:01234567") == [f"id:{task_id}"]
+    for line in ("tasks show 0123456", "tasks show 01234568", "tasks show x1234567", "tasks list 01234567"):
+        assert answered(capsys, f"octop {line}") == []
+
+
+def test_commands_topics_and_modules_are_completed(octop, capsys, tmp_path):
+    assert answered(capsys, "octop help ta") == ["tasks"]
+    assert answered(capsys, "octop help fi") == ["filters"]
+    assert answered(capsys, "octop help queues s") == ["scale", "set", "show"]
+    assert answered(capsys, "octop help nosuch s") == []
+    (tmp_path / "shop").mkdir()
+    for name in ("tasks.py", "shop/__init__.py", "shop/mail.py", "no-module.py", "notes.txt"):
+        (tmp_path / name).write_text("")
+    assert answered(capsys, "octop worker -A ") == ["shop", "tasks"]
+    assert answered(capsys, "octop worker --app shop.") == ["shop.mail"]
+    assert answered(capsys, "octop worker -A nosuch.") == []
+
+
 def test_words_that_bash_breaks_are_completed_from_where_it_broke_them(octop, capsys, rows, monkeypatch):
     monkeypatch.setattr(completing, "SECONDS_MAX", 20)  # a busy machine is no reason to find nothing
     hire(rows, queues=["mail", "maps"], types=["send"])

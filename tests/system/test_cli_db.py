@@ -1,6 +1,7 @@
 """`octop db`, and what happens where nobody named a database: the first steps of a newcomer, typed one by one."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+import click
 import pytest
 
 from octop.cli import entry
@@ -57,14 +59,30 @@ def test_the_first_steps_work_as_the_demo_says(octop, tmp_path):
     assert url.startswith("postgresql:///octop?host=")
     command = [sys.executable, "-m", "octop", "db", "psql", "-At", "-c", "select count(*) from octop_tasks"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "0\n"
+    # what the settings say of a schema, psql follows; of another database it tells
+    named = {**os.environ, "OCTOP_DSN": "host=elsewhere", "OCTOP_SCHEMA": "two"}
+    command[-1] = "show search_path"
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, env=named)
+    assert answer.stdout == "two\n"
+    assert 'OCTOP_DSN names another: psql "$OCTOP_DSN"' in answer.stderr
     arguments = ["-A", "octop.cli.demo.tasks:octop", "-q", "default=5"]
     with worker_process(arguments, {"OCTOP_DSN": url}, tmp_path / "log") as worker:
         told = octop("enqueue", "greet", "name=you", "--wait", "--wait-timeout", "30").stdout
         assert 'success "hello, you"' in told, worker.last_words()
         (row,) = json.loads(octop("workers", "--json").stdout)
         assert (row["queues"], row["state"]) == (["default"], "alive")
-    assert octop("workers", "--json").stdout == "[]\n"
-    assert json.loads(octop("db", "stop", "--json").stdout) == {"stopped": True}
+        # the row comes before the connection that is counted has gone idle: both are there
+        assert octop("db", "stop").stdout == "Stopped. 1 worker was connected; it waits until octop db start.\n"
+        octop("db", "start")
+    assert json.loads(octop("db", "stop", "--json").stdout) == {"stopped": True, "workers": 0}
     assert "was not running" in octop("db", "stop").stdout
     octop("db", "start")
     assert json.loads(octop("tasks", "list", "--json").stdout)[0]["status"] == "success"
+
+
+def test_a_reset_asks_a_person_and_says_what_it_did_not_do(octop, monkeypatch):
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr(click, "confirm", lambda text, err: False)
+    assert octop("db", "reset", code=1) == Answer("", "Nothing was done.\n")
+    assert octop("db", "reset", "--yes").stdout.startswith("There was no data in /tmp/octop-home-")
+    assert json.loads(octop("db", "reset", "--yes", "--json").stdout) == {"deleted": None}

@@ -64,7 +64,8 @@ DRIFT = {
     "code": [
         ("schema.code_differs", "create or replace function octop_uuid7() returns uuid language sql as 'select gen_random_uuid()'",
          "the function octop_uuid7() has another body"),
-        ("schema.code_differs", "alter function octop_control(uuid) security invoker", "the function octop_control(worker_id uuid) has another declaration"),
+        ("schema.code_differs", "alter function octop_control(uuid, uuid[], integer[]) security invoker",
+         "the function octop_control(worker_id uuid, ids uuid[], attempts integer[]) has another declaration"),
         ("schema.code_differs", "alter function octop_beat(uuid[]) reset search_path", "the function octop_beat(worker_ids uuid[]) has another declaration"),
         ("schema.code_differs", "drop function octop_doubt()", "the function octop_doubt() is missing"),
         ("schema.code_differs", "drop view octop_running_tasks", "the view octop_running_tasks is missing"),

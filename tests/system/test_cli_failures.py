@@ -62,6 +62,8 @@ def test_a_group_shows_its_tasks_and_the_latest_traceback(octop, broken):
         (broken[0], "pending"),
     ]
     assert found["latest"]["traceback"].startswith("Traceback")
+    octop("failures", user["group_id"], code=2)
+    assert f"Did you mean --group {user['group_id']}?" in octop.err
     octop("failures", "--group", "00000000", code=3)
     assert "octop failures lists the groups" in octop.err
 
@@ -84,3 +86,16 @@ def test_in_80_columns_the_error_has_the_room_and_json_the_whole_of_it(octop, na
     (group,) = octop.json("failures")
     assert group["pattern"].startswith("shop.payment.errors.CardDeclined: ")
     assert "shop.payment.errors.CardDeclined: the bank" in octop("failures", "--group", group["group_id"])
+
+
+def test_of_an_error_of_several_lines_tables_show_the_first(octop, database):
+    for message in ("a b of 3\nb of it\nhint: c", "'x\ny' gone"):
+        freeze(database, enqueue(octop, "fails", "--max-retries", 0), "ValueError", message)
+    whole, cut = octop("failures").splitlines()[1:]
+    assert cut.endswith("  ValueError: a b of *")
+    assert whole.endswith("  ValueError: * gone")  # its end is not to be found in the pattern
+    group = octop.json("failures")[1]
+    assert group["pattern"] == "ValueError: a b of * b of it hint: c"
+    text = octop("failures", "--group", group["group_id"])
+    assert "error  ValueError: a b of *\n" in text
+    assert "  a b of 3\n" in text

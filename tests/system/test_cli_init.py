@@ -15,6 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from octop.model.settings import load_settings
 from tests.system.apps.running import until
 from tests.system.command import Command
 
@@ -109,20 +110,33 @@ def test_every_rule_of_the_contract_has_its_reason_beside_it(project, tmp_path):
         assert not line.strip() or "#" in line, line
 
 
-def test_init_never_writes_over_a_file_and_then_writes_nothing(project, tmp_path):
+def test_init_writes_what_is_missing_and_says_what_stays(project, tmp_path):
+    (tmp_path / "tasks.py").write_text("from octop import Octop\n\nmine = Octop()\n")
+    assert project("init") == "wrote octop.toml\nwrote .ruff.toml\n"
+    assert "tasks.py was there and stays as it is" in project.err
+    assert "enqueue TYPE name=value --wait" in project.err  # its tasks are not ours
+    assert "mine" in (tmp_path / "tasks.py").read_text()
+    assert load_settings(environment={}).app == "tasks"  # whatever its application is called
+    (tmp_path / "octop.toml").write_text('app = "shop"\n')
+    (tmp_path / "tasks.py").unlink()
+    told = project.json("init")
+    assert (told["written"], told["kept"]) == (["tasks.py"], ["octop.toml"])
+    assert (tmp_path / "octop.toml").read_text() == 'app = "shop"\n'
+
+
+def test_init_never_writes_over_a_file(project, tmp_path):
     (tmp_path / "octop.toml").write_text("mine")
-    project("init", code=8)
-    assert project.err.startswith("octop: octop.toml is there already\n  hint: Nothing was written.")
-    assert [each.name for each in tmp_path.iterdir()] == ["octop.toml"]
     (tmp_path / "tasks.py").write_text("mine too")
     project("init", ".", code=8)
-    assert "tasks.py and octop.toml are there already" in project.err
+    assert project.err.startswith("octop: tasks.py and octop.toml are there already\n  hint: Nothing was written.")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["octop.toml", "tasks.py"]
     assert project.json("init", "--force")["written"] == ["tasks.py", "octop.toml", ".ruff.toml"]
     assert "mine" not in (tmp_path / "octop.toml").read_text()
     # again: its own rules are no stranger's
     assert project.json("init", "--force") == {
         "directory": str(tmp_path),
         "written": ["tasks.py", "octop.toml"],
+        "kept": [],
         "ruff": str(tmp_path / ".ruff.toml"),
         "add": None,
     }
@@ -225,11 +239,21 @@ def test_dev_installs_the_schema_runs_the_tasks_reloads_and_stops_all_it_started
     octop, dev, empty_database, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("OCTOP_DSN", empty_database.url)
+    monkeypatch.setenv("OCTOP_SCHEMA", "two")
     octop("init")
     running = dev(OCTOP_DSN=empty_database.url)
-    running.says("installed the schema public")
-    for words in ("running tasks:octop", "Ctrl-C ends", "the database: postgresql://", "enqueue TYPE", "psql '"):
+    running.says("installed the schema two")
+    running.says("octop dev: running tasks.py (3 task types);")
+    for words in (
+        "Ctrl-C ends",
+        "the database: postgresql://",
+        ", schema two\n",
+        "enqueue TYPE",
+        "PGOPTIONS=-csearch_path=two psql ",
+    ):
         assert words in running.text()
+    # the other terminal is led to the same place
+    assert re.search(r"^  export OCTOP_DSN='?postgresql://\S+ OCTOP_SCHEMA=two$", running.text(), re.MULTILINE)
     until(lambda: octop.json("workers"), "the worker has registered", running.log)
     ids = [
         octop("enqueue", *words).strip()
@@ -258,15 +282,71 @@ def test_dev_installs_the_schema_runs_the_tasks_reloads_and_stops_all_it_started
     assert octop.json("tasks", "show", ids[0])["status"] == "success"
 
 
-def test_dev_finds_tasks_py_without_a_toml_and_takes_a_schema_that_is_there(octop, dev, database, tmp_path):
+def test_dev_finds_tasks_py_without_a_toml_and_takes_a_schema_that_is_there(octop, dev, database, tmp_path, hire):
     octop("init")
     (tmp_path / "octop.toml").unlink()
-    running = dev("-q", "default=3", OCTOP_DSN=database.url)
-    running.says("running tasks;")
-    until(lambda: octop.json("workers"), "the worker has registered", running.log)
+    hire(name="dev elsewhere", queues=["default", "mail"])
+    hire(name="dev far", queues=["mail"])
+    running = dev("-q", "default=3,defualt", OCTOP_DSN=database.url)
+    running.says("running tasks.py (")
+    until(lambda: len(octop.json("workers")) == 3, "the worker has registered", running.log)
     assert "installed" not in running.text()
-    assert octop.json("workers")[0]["queues"] == ["default"]
+    assert "another worker serves default here, maybe with other code: dev elsewhere (on " in running.text()
+    assert "dev far" not in running.text()
+    assert "no task type of the application is in the queue defualt; did you mean default?" in running.text()
+    (ours,) = [each for each in octop.json("workers") if each["queues"] == ["default", "defualt"]]
+    assert ours["name"] == f"dev {tmp_path.name}"
     assert running.stop(signal.SIGTERM) == 0
+
+
+SAVED = """
+import asyncio
+from octop import Octop
+
+octop = Octop()
+
+
+@octop.task
+async def sleep() -> None:
+    await asyncio.sleep(300)
+
+
+@octop.task
+async def answer() -> int:
+    return {}
+"""
+
+
+def test_dev_runs_what_is_saved_at_once_whatever_runs_and_bears_a_broken_file(octop, dev, database, tmp_path):
+    tasks = tmp_path / "tasks.py"
+    tasks.write_text(SAVED.format(1))
+    running = dev(OCTOP_DSN=database.url)
+    task_id = octop("enqueue", "sleep").strip()
+    until(lambda: octop.json("tasks", "show", task_id)["status"] == "running", "it runs", running.log)
+    tasks.write_text(SAVED.format(22))
+    running.says("restarting")
+    tasks.write_text(SAVED.format(333))
+    assert "success 333" in octop("enqueue", "answer", "--wait", "--wait-timeout", "25")
+    with database.connect() as connection:
+        until(lambda: octop.json("tasks", "show", task_id)["status"] == "running", "it runs again", running.log)
+        used = connection.execute("select retry_count from octop_tasks where id = %s", (task_id,)).fetchone()
+    assert used == (0,)  # it went back, and that was no try
+    octop("tasks", "cancel", task_id)
+    assert "ERROR" not in running.text()
+    tasks.write_text("def (")
+    running.says("hint: Save the corrected file: the worker starts again.")
+    assert running.process.poll() is None
+    tasks.write_text(SAVED.format(4444))
+    assert "success 4444" in octop("enqueue", "answer", "--wait", "--wait-timeout", "25")
+    assert running.stop() == 0
+
+
+def test_dev_ends_where_no_save_brings_the_application(dev, database, tmp_path):
+    (tmp_path / "tasks.py").write_text(SAVED.format(1))
+    running = dev("-A", "tasks:octopus", OCTOP_DSN=database.url)
+    assert running.process.wait(25) == 1
+    assert "the module tasks has no attribute octopus" in running.text()
+    assert "running" not in running.text()
 
 
 def test_dev_without_an_application_says_what_to_type_and_starts_nothing(octop, tmp_path, monkeypatch):
@@ -297,6 +377,7 @@ def test_dev_without_a_dsn_has_a_private_database_that_stays_with_its_data(dev, 
         running.says(f"success of send_welcome {task_id} after ")
         assert running.stop() == 0
         assert "the database runs on with your data" in running.text()
+        assert "(no DSN: the private one, which all your projects share)" in running.text()
         assert octop.json("db", "status")["running"] is True
         with psycopg.connect(octop.json("db", "url")["url"]) as connection:
             assert connection.execute("select status from octop_tasks").fetchall() == [("success",)]

@@ -3,6 +3,7 @@
 import json
 import uuid
 
+import click
 import pytest
 
 
@@ -27,7 +28,11 @@ def test_a_queue_is_paused_with_a_reason_and_resumed(octop):
         "paused": True,
         "changed": True,
     }
-    assert "was paused already" in octop("queues", "pause", "mail")
+    assert octop("queues", "pause", "mail") == "Queue mail was paused already.\n"
+    assert octop("queues", "pause", "mail", "--reason", "night") == "Queue mail was paused already.\n"
+    assert octop("queues", "pause", "mail", "--reason", "lunch") == (
+        "Queue mail was paused already. The reason stays: night. For another one: octop queues resume mail first.\n"
+    )
     (queue,) = octop.json("queues", "list")
     assert (queue["name"], queue["waiting"], queue["paused"], queue["pause_reason"]) == ("mail", 1, True, "night")
     assert octop("queues", "list").splitlines()[1].split()[-1] == "night"
@@ -42,6 +47,10 @@ def test_a_queue_is_scaled_and_given_back(octop):
     assert octop.json("queues", "list")[0]["worker_limit"] is None
     for wrong in ("many", "-1", "2.5"):
         octop("queues", "scale", "mail", wrong, code=2)
+        assert f"0 or more, or the word reset, not {wrong}" in octop.err.replace("'", "")
+    assert octop("queues", "scale", "mail", 0) == (
+        "Queue mail: nothing of it starts. To pause it, with a reason: octop queues pause mail\n"
+    )
     octop("queues", "scale", "mail", 1_000_000, code=2)
     assert "0 to 10000" in octop.err
 
@@ -56,6 +65,26 @@ def test_an_act_on_a_queue_that_nobody_knows_is_done_and_noted(octop):
     enqueue(octop, "greet", "--queue", "mail")
     octop("queues", "pause", "mail")
     assert "no task" not in octop.err
+
+
+def test_at_a_terminal_an_act_on_a_queue_that_nobody_knows_is_asked_about(octop, rows, monkeypatch):
+    hire(rows, queues=["slow"])
+    monkeypatch.setattr("octop.cli.policy.can_ask", lambda: True)
+    questions = []
+    monkeypatch.setattr(click, "confirm", lambda text, err: questions.append(text))  # no
+    for act in (["pause", "slwo"], ["scale", "slwo", 2], ["set", "slwo", "--limit", 2]):
+        octop("queues", *act, code=1)
+        said = "octop: no task and no worker uses the queue slwo yet; did you mean slow?\nNothing was done.\n"
+        assert octop.err == said
+    assert questions == ["Pause it all the same?", "Set its limit all the same?", "Set it all the same?"]
+    assert [each["name"] for each in octop.json("queues", "list")] == ["slow"]
+    octop("queues", "pause", "slow")  # known
+    octop("queues", "resume", "slwo")  # does no harm
+    octop("queues", "pause", "slwo", "--yes")
+    assert len(questions) == 3
+    monkeypatch.setattr(click, "confirm", lambda text, err: True)
+    octop("queues", "scale", "other", 2)
+    assert {each["name"]: each["worker_limit"] for each in octop.json("queues", "list")}["other"] == 2
 
 
 def test_a_queue_is_reset_and_forgotten_when_nothing_uses_it(octop, database):
@@ -173,6 +202,9 @@ def test_set_changes_what_is_named_and_nothing_else_and_is_audited(octop, rows):
     [
         ([], "nothing to set"),
         (["--limit", "-1"], "0<=x<=10000"),
+        (["limit=3"], "Did you mean --limit 3?"),
+        (["max_retries=3"], "Did you mean --max-retries 3?"),
+        (["wrong=3"], "unexpected extra argument"),
         (["--limit", "10001"], "0<=x<=10000"),
         (["--limit", "many"], "many"),
         (["--max-retries", "1001"], "0<=x<=1000"),

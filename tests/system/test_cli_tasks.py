@@ -27,7 +27,14 @@ def test_tasks_are_listed_the_latest_first_and_filtered(octop):
     lines = octop("tasks", "list").splitlines()
     assert lines[0].split()[:4] == ["id", "type", "queue", "status"]
     assert lines[1].split()[:4] == [second, "send", "mail", "pending"]
-    octop("tasks", "list", "--status", "nonsense", code=2)
+    for options, expected in (
+        (["--status", "cancelled,pending"], [second, first]),
+        (["--status", "cancelled", "--status", "pending"], [second, first]),
+        (["--queue", "mail", "--queue", "default", "--type", "greet"], [first]),
+    ):
+        assert [each["id"] for each in octop.json("tasks", "list", *options)] == expected
+    octop("tasks", "list", "--status", "canceled,pending", code=2)
+    assert "there is no status 'canceled'; did you mean cancelled? Statuses: pending, running" in octop.err
 
 
 def test_an_empty_list_says_so_on_stderr(octop):
@@ -272,6 +279,10 @@ def test_the_help_of_every_command_that_takes_a_filter_shows_its_grammar(octop):
     assert octop("help", "tasks", "why") == octop("tasks", "why", "--help")
     assert octop("help").startswith("Usage: octop ")
     octop("help", "wombat", code=2)
+    octop("help", "filter", code=2)
+    assert "there is no command and no topic 'filter'; did you mean filters? Topics: filters" in octop.err
+    octop("help", "tasks", "lst", code=2)
+    assert "'tasks lst'; did you mean list?" in octop.err
     assert "Topics: filters" in octop.err
 
 

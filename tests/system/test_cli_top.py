@@ -18,11 +18,12 @@ import psycopg
 import pytest
 from rich.console import Console
 
-from octop.cli.top.screen import PANES, Screen
+from octop.cli.top.screen import PANES, Screen, rows_of
 from octop.cli.top.snapshot import Rates, Snapshot
 from octop.cli.top.terminal import keys_in
 from octop.cli.top.view import allotted, frame
 from tests.system.apps.running import status, until
+from tests.system.by_hand import freeze
 from tests.system.test_cli_queues import enqueue, hire
 
 LEFT = b"\x1b[?1049l"
@@ -82,6 +83,12 @@ def test_once_prints_one_frame_as_text(octop, crew):
     assert octop("top", "--interval", 0.05).splitlines()[0] == lines[0]
 
 
+def test_of_an_error_of_several_lines_the_first_is_shown(octop, database):
+    freeze(database, enqueue(octop, "fails", "--max-retries", 0), "ValueError", "no way\nhint: another one")
+    text = octop("top", "--once", "--interval", 0.05)
+    assert any(each.endswith("  ValueError: no way") for each in text.splitlines())
+
+
 def test_json_is_one_object_with_the_rates(octop, crew):
     found = octop.json("top", "--interval", 0.05)
     assert set(found) == {"finished_per_second", "queues", "workers", "running", "failures"}
@@ -118,6 +125,11 @@ def test_the_rate_is_the_difference_of_two_looks_and_never_negative():
 
 def some_queues(*names):
     return Snapshot(queues=[{"name": name, "paused": name == "sms"} for name in names])
+
+
+def test_queues_with_work_stand_before_idle_ones():
+    look = Snapshot(queues=[{"name": name, "waiting": 0, "running": int(name in "bd")} for name in "abcd"])
+    assert [each["name"] for each in rows_of("queues", look)] == ["b", "d", "a", "c"]
 
 
 def test_the_selection_follows_its_row_and_stays_in_place_when_the_row_goes():

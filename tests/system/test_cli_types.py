@@ -1,5 +1,6 @@
 """`octop types` on a real database: text, JSON, exit codes, and that running workers follow."""
 
+import click
 import pytest
 
 from tests.system.apps.running import status, until
@@ -53,6 +54,10 @@ def test_show_tells_who_set_what_and_who_knows_it(octop, rows):
         assert part in text
     octop("types", "freeze", "send", "--reason", "incident 7")
     assert ": incident 7\n" in octop("types", "show", "send")
+    octop("types", "freeze", "send", "--reason", "another")
+    assert octop("types", "freeze", "send", "--reason", "another") == (
+        "Type send was frozen already. The reason stays: incident 7. For another one: octop types thaw send first.\n"
+    )
     octop("types", "show", "sned", code=3)
     assert octop.err == "octop: there is no task type sned\n  hint: Did you mean send? octop types list shows all.\n"
 
@@ -77,7 +82,11 @@ def test_set_and_reset_change_what_is_named_and_survive_a_deployment(octop, rows
     }
     # taken back: what the code says now
     assert octop.json("types", "set", "send", "--max-retries", "default", "--queue", "none")["max_retries"] == 5
-    assert octop.json("types", "reset", "send") == {"task_type": "send", "changed": True}
+    assert octop.json("types", "reset", "send") == {
+        "task_type": "send",
+        "changed": True,
+        "forgotten": False,
+    }
     row = octop.json("types", "show", "send")
     assert (row["max_retries"], row["timeout_seconds"], row["queue"], row["retry_policy"]) == (
         5,
@@ -95,6 +104,7 @@ def test_set_and_reset_change_what_is_named_and_survive_a_deployment(octop, rows
     [
         ([], "nothing to set"),
         (["--priority", "10"], "0<=x<=9"),
+        (["retry-delays=1s,2s"], "Did you mean --retry-delays 1s,2s?"),
         (["--queue", ""], "queue"),
         (["--queue", "x" * 201], "queue"),
         (["--retry-policy", '{"delays": []}'], "a retry policy cannot have delays"),
@@ -113,6 +123,50 @@ def test_a_type_that_no_worker_has_declared_cannot_be_set_and_may_be_frozen(octo
     octop("types", "freeze", "nosuch")
     assert "no worker has declared the task type nosuch yet" in octop.err
     assert [each["name"] for each in octop.json("types", "list")] == ["nosuch"]
+
+
+def test_a_type_that_nothing_names_is_forgotten_when_that_is_asked_for(octop, database, rows):
+    declare(rows, '[{"name": "resize"}, {"name": "send"}]')
+    assert octop("types", "reset", "resize") == "Type resize: nothing was set.\n"
+    task_id = enqueue(octop, "resize")
+    octop("types", "reset", "resize", "--forget", code=8)
+    assert "resize is not forgotten: a worker, an unfinished task or a freeze names it" in octop.err
+    octop("tasks", "cancel", task_id)
+    octop("types", "freeze", "resize")
+    octop("types", "reset", "resize", "--forget", code=8)
+    octop("types", "thaw", "resize")
+    rows.execute("update octop_task_types set priority = 3 where name = 'resize'")
+    assert octop.json("types", "reset", "resize", "--forget") == {
+        "task_type": "resize",
+        "changed": True,
+        "forgotten": True,
+    }
+    hire(rows, queues=["mail"], types=["send"])
+    octop("types", "reset", "send", "--forget", code=8)
+    assert [each["name"] for each in octop.json("types", "list")] == ["send"]
+    octop("types", "reset", "resize", "--forget", code=3)
+
+
+def test_at_a_terminal_a_freeze_of_a_type_that_nobody_knows_is_asked_about(octop, rows, monkeypatch):
+    declare(rows, '[{"name": "boom"}]')
+    monkeypatch.setattr("octop.cli.policy.can_ask", lambda: True)
+    monkeypatch.setattr(click, "confirm", lambda text, err: text != "Freeze it all the same?")
+    octop("types", "freeze", "bom", code=1)
+    assert octop.err == ("octop: no worker has declared the task type bom yet; did you mean boom?\nNothing was done.\n")
+    octop("types", "thaw", "bom")
+    octop("types", "freeze", "boom")
+    assert {each["name"] for each in octop.json("types", "list")} == {"boom"}
+    octop("types", "freeze", "bom", "--yes")
+    assert {each["name"] for each in octop.json("types", "list")} == {"boom", "bom"}
+
+
+def test_show_doubts_a_type_that_only_tasks_name(octop, rows):
+    declare(rows, '[{"name": "send_welcome"}]')
+    enqueue(octop, "send_welcom")
+    octop("types", "show", "send_welcom")
+    assert octop.err == "octop: no worker has ever declared the task type send_welcom; did you mean send_welcome?\n"
+    octop("types", "show", "send_welcome")
+    assert octop.err == ""
 
 
 def test_a_slip_of_the_fingers_is_told_with_what_may_have_been_meant(octop, rows):

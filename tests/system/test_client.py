@@ -342,9 +342,11 @@ def test_a_task_that_froze_or_was_cancelled_has_no_result_but_an_error(octop):
 
 def test_waiting_has_an_end_and_says_how_far_the_task_is(send):
     handle = send.enqueue_sync(1)
-    for timeout in (0, 0.05, dt.timedelta(milliseconds=50)):
-        with pytest.raises(WaitTimeoutError, match="is pending"):
+    waits: dict[float | dt.timedelta, str] = {0: "0 s", 0.05: "0.05 s", dt.timedelta(milliseconds=50): "0.05 s"}
+    for timeout, said in waits.items():
+        with pytest.raises(WaitTimeoutError, match=f"is pending after waiting for {said}") as caught:
             handle.result_sync(timeout=timeout)
+        assert f"octop tasks show {handle.id}" in caught.value.hint
         with pytest.raises(WaitTimeoutError):
             asyncio.run(handle.wait(timeout))
     with pytest.raises(OctopError, match="timeout"):

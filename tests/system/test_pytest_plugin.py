@@ -134,6 +134,38 @@ def test_a_failed_drain_shows_the_tasks_own_traceback_and_nothing_of_octop(proje
     ]
 
 
+def test_a_refused_call_shows_the_users_line_and_nothing_of_octop(project):
+    project.makepyfile(
+        """
+        import asyncio
+        from shop import octop, send, sign_up
+
+        def test_wrong_argument(octop_database): send.enqueue_sync(user=1)
+        def test_wrong_value(octop_database): send.enqueue_sync("x")
+        def test_awaited(octop_database):
+            async def story(): await send.enqueue()
+            asyncio.run(story())
+
+        def test_prepared(octop_database): send.call(1, 2)
+        def test_wrong_option(octop_database): send.using(dealy=1)
+        def test_option_out_of_bounds(octop_database): send.using(priority=10)
+        def test_arguments_beside_the_name(octop_database): octop.enqueue_sync("send", user_id=1)
+        def test_no_result(octop_database): send.enqueue_sync(1).result_sync(timeout=0)
+        def test_no_end(octop_database): send.enqueue_sync(1).wait_sync(timeout=0)
+        def test_no_fixture(): sign_up(1)
+        def test_no_fixture_for_many(): octop.enqueue_many_sync([send.call(1)])
+        """
+    )
+    shown = outcomes(project, failed=11)
+    places = re.findall(r"^(\S+\.py):\d+:", shown, re.MULTILINE)
+    own = {"test_a_refused_call_shows_the_users_line_and_nothing_of_octop.py", "shop.py"}
+    assert {each for each in places if Path(each).name not in own and Path(each).parent.name != "asyncio"} == set()
+    assert "InvalidArgumentsError: send(user_id: int) -> str has no parameter 'user'" in shown
+    assert shown.count("hint: In a test nothing runs until octop_database.drain(): call it first") == 2
+    assert "is pending after waiting for 0 s" in shown
+    assert "hint: Let the test ask for the fixture octop_database." in shown
+
+
 def test_an_application_that_a_conftest_gives(project):
     project.makeini("[pytest]\npythonpath = .\n")
     project.makeconftest(
@@ -234,13 +266,71 @@ def test_an_application_that_was_not_pointed_at_the_test_database_is_refused(pro
             Octop(with_words).enqueue_sync("send", {"user_id": 2})
             assert len(octop_database.enqueued()) == 2
 
-        def test_without_the_fixture_nothing_is_refused():
-            with pytest.raises(Exception) as caught:
-                octop.enqueue_sync("send", {"user_id": 1})
-            assert "nobody.invalid" in str(caught.value) and "test database" not in str(caught.value)
         """
     )
-    outcomes(project, passed=4)
+    outcomes(project, passed=3)
+
+
+def test_without_the_fixture_no_application_reaches_a_real_database(project):
+    project.makepyfile(
+        """
+        import asyncio
+        import pytest
+        from octop import Octop
+        from octop.model.errors import ConfigurationError
+        from octop.testing import Server
+        from shop import octop
+
+        @pytest.mark.parametrize(
+            ("app", "place"), [(octop, "nobody.invalid/production"), (Octop(), "the private development database")]
+        )
+        def test_refused(app, place):
+            for act in (
+                lambda: app.enqueue_sync("send", {"user_id": 1}),
+                lambda: asyncio.run(app.enqueue("send", {"user_id": 1})),
+                lambda: app.enqueue_many_sync([app.named("send").call(user_id=1)]),
+                lambda: app.handle("0190a000-0000-7000-8000-000000000001").status_sync(),
+                lambda: asyncio.run(app.worker(drain=True)),
+            ):
+                with pytest.raises(ConfigurationError, match=place) as caught:
+                    act()
+                assert "ask for the fixture octop_database" in caught.value.hint
+                assert "octop_allow_databases = NAME" in caught.value.hint
+
+        def test_one_that_leads_to_a_test_database_of_its_own():
+            with Server() as server, server.database() as database:
+                app = Octop(database.dsn)
+                app.enqueue_sync("send", {"user_id": 1})
+                app.close()
+                assert len(database.enqueued()) == 1
+        """
+    )
+    outcomes(project, passed=3)
+
+
+def test_a_database_that_the_settings_name_may_be_used(project, database, monkeypatch):
+    project.makeini("[pytest]\noctop_allow_databases = shop_test test_*\npythonpath = .\n")
+    monkeypatch.setenv("OCTOP_DSN", database.url)
+    project.makepyfile(
+        """
+        import pytest
+        from octop import Octop
+        from octop.model.errors import ConfigurationError
+        from shop import octop
+
+        def test_allowed():
+            app = Octop()
+            app.enqueue_sync("send", {"user_id": 1})
+            app.close()
+
+        def test_another_one_is_not():
+            with pytest.raises(ConfigurationError, match="nobody.invalid/production"):
+                octop.enqueue_sync("send", {"user_id": 1})
+        """
+    )
+    outcomes(project, passed=2)
+    with database.connect() as connection:
+        assert connection.execute("select task_type, status from octop_tasks").fetchall() == [("send", "pending")]
 
 
 def test_an_application_that_does_not_import_is_an_error_of_the_tests_that_need_it(project):

@@ -213,9 +213,29 @@ def test_C036_the_message_about_a_naive_moment_says_what_to_do(send):
         send.using(at=dt.datetime(2030, 1, 1))
 
 
-def test_an_unknown_option_is_refused(send):
-    with pytest.raises(TypeError, match="retries"):
+def test_an_unknown_option_is_refused_with_the_one_that_may_be_meant(octop, send):
+    with pytest.raises(TypeError, match=r"^using\(\) has no option 'dealy'; did you mean delay\?$"):
+        send.using(dealy=11)
+    with pytest.raises(TypeError, match="has no option 'retries'; did you mean max_retries"):
         send.using(retries=3)
+    with pytest.raises(TypeError, match="has no option 'colour': it takes queue, lane, .* connection$"):
+        octop.named("elsewhere").using(colour=1)
+    with pytest.raises(TypeError, match=r"'user_id' is an argument of send: pass it to enqueue_sync\("):
+        send.using(user_id=1)
+
+
+def test_arguments_beside_a_name_are_told_to_go_into_a_dict(octop, send):
+    rule = r'Arguments of the task go into a dict: {}\("{}", {{"{}": …}}\)$'
+    with pytest.raises(TypeError, match="has no option 'seconds'. " + rule.format("enqueue_sync", "nap", "seconds")):
+        octop.enqueue_sync("nap", seconds=1)
+    with pytest.raises(TypeError, match="has no option 'user_id'. " + rule.format("enqueue", "send", "user_id")):
+        asyncio.run(octop.enqueue("send", user_id=1))
+    with pytest.raises(
+        TypeError, match="'dealy'; did you mean delay\\? " + rule.format("enqueue_sync", "nap", "dealy")
+    ):
+        octop.enqueue_sync("nap", {"seconds": 1}, dealy=1)
+    with pytest.raises(InvalidTaskError, match="a dict of arguments by name, not 1"):
+        octop.enqueue_sync("nap", 1)
 
 
 def test_wrong_arguments_are_refused_before_anything_is_sent(send):

@@ -12,6 +12,7 @@ import pytest
 
 from octop import __version__
 from octop.cli import entry
+from octop.cli.groups import OTHERS_SAY
 from octop.cli.root import COMMANDS, root
 from octop.model import errors
 
@@ -113,6 +114,37 @@ def test_alone_a_group_prints_its_help_to_stdout(capsys):
 def test_a_command_that_is_nearly_right_is_guessed(arguments, meant, capsys):
     assert entry.run(arguments) == 2
     assert f"Did you mean {meant}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["retry", "x"], "`octop tasks retry`"),
+        (["list"], "`octop tasks list` or `octop queues list` or `octop types list`"),
+        (["purge"], "`octop tasks delete` or `octop tasks cancel`"),
+        (["ps"], "`octop workers` or `octop tasks list status:running`"),
+        (["queues", "freeze", "x"], "`octop types freeze`"),
+    ],
+)
+def test_a_command_that_stands_elsewhere_is_named(arguments, meant, capsys):
+    assert entry.run(arguments) == 2
+    assert f"No such command {arguments[-2] if arguments[-1] == 'x' else arguments[-1]!r}. Did you mean {meant}" in (
+        capsys.readouterr().err
+    )
+
+
+def test_what_other_programs_call_it_leads_to_commands_that_are_there(capsys):
+    for words in (each for several in OTHERS_SAY.values() for each in several):
+        path = [word for word in words.split() if word.islower() and ":" not in word]
+        assert entry.run([*path, "--help"]) == 0
+        assert f"Usage: octop {' '.join(path)}" in capsys.readouterr().out
+    assert not OTHERS_SAY.keys() & COMMANDS.keys()
+
+
+def test_what_was_interrupted_may_say_what_goes_on(monkeypatch, capsys):
+    raising(KeyboardInterrupt("task 1 goes on"), monkeypatch)
+    assert entry.run(["any"]) == 130
+    assert capsys.readouterr().err == "octop: interrupted; task 1 goes on\n"
 
 
 def test_the_application_is_explained_as_it_may_be_written(capsys):

@@ -305,7 +305,10 @@ def test_an_id_may_be_given_by_its_beginning():
 @pytest.mark.parametrize(
     ("found", "started", "typed"),
     [
-        ("/usr/bin/octop", "/x/octop", "octop"),
+        ("/usr/bin/octop", "/usr/bin/octop", "octop"),
+        ("/usr/bin/octop", "octop", "octop"),
+        ("/usr/bin/octop", ".venv/bin/octop", ".venv/bin/octop"),  # another installation comes first on the PATH
+        ("/usr/bin/octop", "/x/octop/__main__.py", "octop"),
         (None, "/venv/bin/octop", "/venv/bin/octop"),
         (None, "/x/octop/__main__.py", f"{sys.executable} -m octop"),
         (None, "pytest", "octop"),

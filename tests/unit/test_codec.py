@@ -324,6 +324,16 @@ def test_what_does_not_fit_is_refused_when_it_is_read(text, annotation, message)
         decode(text, annotation)
 
 
+def test_a_number_for_text_is_refused_with_how_text_is_written_on_a_command_line():
+    with pytest.raises(InvalidArgumentsError, match="a str was expected, not int 7") as caught:
+        decode('{"zip": 7}', dict[str, str])
+    assert caught.value.hint.endswith("""text keeps double quotes: zip='"42"'.""")
+    for text, annotation in (('{"tags": [7]}', dict[str, list[str]]), ('{"zip": "7"}', dict[str, int])):
+        with pytest.raises(InvalidArgumentsError) as caught:
+            decode(text, annotation)
+        assert "double quotes" not in caught.value.hint
+
+
 def test_C123_a_fault_in_a_decoder_of_the_user_stays_what_it_is():
     @dataclasses.dataclass
     class Faulty:

@@ -330,6 +330,27 @@ def test_arguments_that_do_not_fit_are_told_with_what_the_function_takes():
         define(plain).unbind('{"usr": 1}')
 
 
+def test_a_signature_reads_as_in_the_source_also_where_annotations_are_text():
+    module = """from __future__ import annotations
+import datetime as dt
+def send(user_id: int, at: dt.date | None = None, how: str = 'mail', /, **more: list[str]) -> str: ...
+"""
+    names: dict[str, typing.Any] = {"__name__": "shop"}
+    exec(compile(module, "shop.py", "exec"), names)  # noqa: S102 - this module has its annotations as objects
+    definition = define(names["send"])
+    said = "send(user_id: int, at: dt.date | None = None, how: str = 'mail', /, **more: list[str]) -> str"
+    assert definition.signature == said
+    with pytest.raises(InvalidArgumentsError) as caught:
+        definition.bind((), {})
+    assert caught.value.message == f"{said} needs 'user_id'"
+    with pytest.raises(InvalidArgumentsError) as caught:
+        definition.unbind("{}")
+    assert caught.value.message == f"missing argument 'user_id': {said} needs it"
+    assert (
+        "It takes: user_id: int, at: dt.date | None = None, how: str = 'mail', **more: list[str]." in caught.value.hint
+    )
+
+
 def test_a_value_that_does_not_fit_its_annotation_is_a_wrong_argument_and_one_without_a_form_is_no_json():
     def send(user_id: int, tags: list[str], extra: object = None): ...
 

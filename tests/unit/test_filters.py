@@ -132,6 +132,7 @@ def test_a_shell_has_split_the_words_already():
 def test_options_are_short_forms_of_words():
     assert exactly("queue", 'a"b\\*') == Filter((Condition("queue", (Equal(Text(('a"b\\*',))),)),))
     assert exactly("lane", "") == parse('lane:""')
+    assert exactly("queue", "a,b", "c") == parse('queue:"a,b",c')
     assert since(5400.5) == parse("created:>-1h30m500ms")
     for wrong in (-1, float("nan"), 1e300):
         with pytest.raises(InvalidFilterError):
@@ -156,6 +157,13 @@ def test_the_statuses_that_are_left():
         ("failed", "no colon", "Did you mean status:failed?"),
         ("queue", "no colon", "queue:mail"),
         ("mail", "no colon", "key:value"),
+        ("status=failed", "no colon", "Did you mean status:failed?"),
+        ("task_type==send", "no colon", "Did you mean type:send?"),
+        ("payload.user.id=42", "no colon", "Did you mean payload.user.id:42?"),
+        ("attempt>=3", "no colon", "Did you mean attempt:>=3?"),
+        ("queue!=mail", "no colon", "Did you mean -queue:mail?"),
+        ("user=42", "no colon", "key:value"),
+        ("01a2b3c4-d5", "no colon", "Did you mean id:01a2b3c4-d5?"),
         ("statsu:failed", "no key 'statsu'", "Did you mean status?"),
         ("Queue:mail", "no key 'Queue'", "Did you mean queue?"),
         ("wombat:1", "no key 'wombat'", "Keys: status, queue, type"),

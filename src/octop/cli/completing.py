@@ -1,4 +1,4 @@
-"""Values that the shell completes: names of queues, task types and settings, from the database if it answers at once.
+"""Values that the shell completes: names of queues, task types and settings, and ids, from the database if it answers at once.
 
 Pressing Tab may never start a database, print an error or keep anybody waiting: whatever is in the way, there is
 nothing to complete.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
+import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from octop.cli.invocation import Invocation
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 SECONDS_MAX: Final = 1.0
 """So long a press of Tab waits for the database."""
 
+ID_BEGINS: Final = re.compile(r"[0-9a-f]{8,32}")
+IDS_MAX: Final = 50
 THREAD: Final = "octop completion"
 
 
@@ -40,15 +44,39 @@ def task_type_names(ctx: click.Context, param: click.Parameter, incomplete: str)
     return _beginning(ctx, steering.task_type_names(), incomplete)
 
 
+def task_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the ids that begin like this, from 8 characters on: fewer are those of too many tasks."""
+    digits = incomplete.lower().replace("-", "")
+    if not ID_BEGINS.fullmatch(digits):
+        return []
+    from octop.engine import reads  # noqa: PLC0415 - loads psycopg
+
+    first, last = (str(uuid.UUID(digits.ljust(32, digit))) for digit in "0f")
+    return _beginning(ctx, reads.ids_like(first, last, IDS_MAX), incomplete)
+
+
+def module_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the modules of the current folder, and of a package in it, whose name begins like this."""
+    package, dot, _ = incomplete.rpartition(".")
+    with contextlib.suppress(OSError):
+        found = [
+            f"{package}{dot}{each.stem}"
+            for each in sorted(Path(*package.split(".")).iterdir())
+            if each.stem.isidentifier() and (each.suffix == ".py" or (each / "__init__.py").is_file())
+        ]
+        return [each for each in found if each.startswith(incomplete) and not each.endswith("__init__")]
+    return []
+
+
 def queue_limits(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return the value of `worker -q` with its last name completed: mail=5,re → mail=5,reports."""
     return _last_of_list(ctx, queue_names, param, incomplete)
 
 
 def filter_values(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return a word of a filter with its last value completed, after `queue:` and `type:`; names that need quotes are left out."""
+    """Return a word of a filter with its last value completed, after `queue:`, `type:` and `id:`; names that need quotes are left out."""
     key, colon, values = incomplete.partition(":")
-    names = {"queue": queue_names, "type": task_type_names}.get(key)
+    names = {"queue": queue_names, "type": task_type_names, "id": task_ids}.get(key)
     if names is None or not colon:
         return []
     found = _last_of_list(ctx, names, param, values)

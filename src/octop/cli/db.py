@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -11,8 +12,10 @@ import click
 
 from octop.cli.groups import Group
 from octop.cli.invocation import Invocation, global_options, pass_invocation
+from octop.cli.output import number
+from octop.cli.place import psql_options
 from octop.engine import private_database
-from octop.model.errors import PrivateDatabaseError
+from octop.model.errors import DatabaseError, PrivateDatabaseError
 from octop.model.settings import masked_dsn
 
 if TYPE_CHECKING:
@@ -53,9 +56,26 @@ def start(invocation: Invocation) -> None:
 @global_options(reads=True)
 @pass_invocation
 def stop(invocation: Invocation) -> None:
-    """Stop it; its data stays."""
+    """Stop it; its data stays. Says how many workers were connected: they wait until it is started again."""
+    workers = 0 if (running := private_database.status()) is None else _connected(running.url)
     stopped = private_database.stop()
-    invocation.output.done({"stopped": stopped}, "Stopped." if stopped else "It was not running.")
+    text = "Stopped." if stopped else "It was not running."
+    if workers:
+        was, it = ("was", "it waits") if workers == 1 else ("were", "they wait")
+        text += f" {number(workers, 'worker')} {was} connected; {it} until octop db start."
+    invocation.output.done({"stopped": stopped, "workers": workers}, text)
+
+
+def _connected(url: str) -> int:
+    """Count the workers of all schemas; one that cannot be asked has none that anybody need hear of."""
+    from octop.engine.connect import open_connection  # noqa: PLC0415 - loads psycopg
+    from octop.engine.install import connected_workers  # noqa: PLC0415 - as above
+
+    try:
+        with contextlib.closing(open_connection(url, application_name="octop db stop")) as connection:
+            return connected_workers(connection)
+    except DatabaseError:
+        return 0
 
 
 @db.command()
@@ -91,7 +111,7 @@ def url(invocation: Invocation, show_password: bool) -> None:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @pass_invocation
 def psql(invocation: Invocation, arguments: tuple[str, ...]) -> None:
-    """Open psql in it, starting it if need be: octop db psql -c '\\dt'."""
+    """Open psql in it, starting it if need be: octop db psql -c '\\dt'. It finds the tables of the schema that you set."""
     running = private_database.start()
     beside = running.bin_directory / "psql"
     program = str(beside) if beside.exists() else shutil.which("psql")
@@ -100,8 +120,17 @@ def psql(invocation: Invocation, arguments: tuple[str, ...]) -> None:
         raise PrivateDatabaseError(
             message, hint="Install it (Debian: postgresql-client), or connect with: octop db url"
         )
+    settings = invocation.settings
+    if settings.dsn is not None:
+        named = settings.origins["dsn"]
+        direct = 'psql "$OCTOP_DSN"' if named == "OCTOP_DSN" else "psql"
+        invocation.output.warn(
+            f"this is the private database; {'--dsn' if named == 'argument' else named} names another: {direct}"
+        )
     sys.stdout.flush()
-    os.execv(program, [program, "--dbname", running.url, *arguments])
+    options = " ".join(filter(None, (os.environ.get("PGOPTIONS"), psql_options(settings.schema))))
+    environment = {**os.environ, "PGOPTIONS": options} if options else dict(os.environ)
+    os.execve(program, [program, "--dbname", running.url, *arguments], environment)
 
 
 @db.command()
@@ -115,6 +144,9 @@ def reset(invocation: Invocation, yes: bool) -> None:
         if not sys.stdin.isatty():
             message = "this deletes all data of the private database: say --yes"
             raise click.UsageError(message)
-        click.confirm(f"Delete all data in {directory}?", abort=True, err=True)
-    private_database.reset()
-    invocation.output.done({"deleted": str(directory)}, f"Deleted the data in {directory}.")
+        if not click.confirm(f"Delete all data in {directory}?", err=True):
+            invocation.output.say("Nothing was done.")
+            raise click.exceptions.Exit(1)
+    deleted = private_database.reset()
+    text = f"Deleted the data in {directory}." if deleted else f"There was no data in {directory}."
+    invocation.output.done({"deleted": str(directory) if deleted else None}, text)

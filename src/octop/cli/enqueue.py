@@ -46,7 +46,9 @@ class EnqueueCommand(click.Command):
 @click.option("--at", type=MOMENT, metavar="MOMENT", help="Start not before: 2030-01-31T09:00:00+08:00.")
 @click.option("--priority", type=click.IntRange(0, 9), help="0 runs first, 9 last (default 5).")
 @click.option("--max-retries", type=click.IntRange(0, 1000), help="Further tries after the first.")
-@click.option("--timeout", type=DURATION, metavar="DURATION", help="Time limit of one attempt.")
+@click.option(
+    "--timeout", type=DURATION, metavar="DURATION", help="Time limit of one attempt (how long to wait: --wait-timeout)."
+)
 @click.option(
     "--min-version", type=click.IntRange(1, 1000), help="Workers with older code of the type leave it to others."
 )
@@ -80,7 +82,11 @@ def enqueue(
     """Enqueue one task of TYPE and print its id.
 
     The payload is a JSON object, or key=value words: octop enqueue send_welcome user_id=42. `-` reads it from standard
-    input. Nothing of your application is imported: a type that nobody knows waits for a worker that does.
+    input. A VALUE is JSON where it can be (42, true, null, [1, 2]), else text; digits that are meant as text keep double
+    quotes through the shell: zip='"01234"'.
+
+    Nothing of your application is imported: a type that nobody knows waits for a worker that does. With --wait, stderr
+    says what the task waits for, and each attempt that fails.
     """
     if delay is not None and at is not None:
         message = "--delay and --at exclude each other"
@@ -107,7 +113,7 @@ def enqueue(
         if created and (doubt := doubt_about_type(connection, task_type)):
             invocation.output.warn(doubt)
         if wait or wait_timeout is not None:
-            ended = wait_until_ended(connection, found, wait_timeout)
+            ended = wait_until_ended(invocation, connection, found, wait_timeout)
             if not invocation.as_json:
                 report_ended(invocation, [ended])
                 return

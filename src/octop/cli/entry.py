@@ -84,7 +84,7 @@ def _explain(error: BaseException, invocation: Invocation) -> int:
             error.show()
             return error.exit_code
         case KeyboardInterrupt() | click.Abort():
-            _write("interrupted")
+            _write("; ".join(filter(None, ("interrupted", str(error)))))  # it may say what goes on
             return EXIT_INTERRUPTED
         case TerminatedError():
             _write("terminated")
@@ -106,7 +106,11 @@ def _hint(error: OctopError, invocation: Invocation) -> str:
     """Return what to do; of a private database the data is nobody's treasure."""
     if isinstance(error, MigrationChangedError) and invocation.settings.dsn is None:
         return "An older development version made the private database; `octop db reset` deletes it, its data too."
-    return error.hint
+    if not error.hint or "settings" not in vars(invocation):  # it never got as far as to a database
+        return error.hint
+    from octop.cli import place  # noqa: PLC0415 - only when there is something to say
+
+    return place.hint(error, invocation)
 
 
 def _write(message: str, detail: str = "", hint: str = "") -> None:

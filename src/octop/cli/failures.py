@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS_MAX: Final = 10_000
 TASKS_SHOWN: Final = 20
+GROUP: Final = re.compile(r"[0-9a-f]{8}", re.IGNORECASE)
 
 COLUMNS: Final = (
     Column("group"),
@@ -39,7 +42,19 @@ COLUMNS: Final = (
 )
 
 
-@click.command(cls=FilterCommand, short_help="Show what fails: alike errors together.")
+class FailuresCommand(FilterCommand):
+    """A command that knows what a group's name without its option means."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Name the option that a group belongs to, when it was given as a word of a filter."""
+        for before, word in pairwise(["", *args]):
+            if GROUP.fullmatch(word) and not before.startswith("-"):
+                message = f"{word!r} is no word of a filter. Did you mean --group {word}?"
+                raise click.UsageError(message, ctx)
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=FailuresCommand, short_help="Show what fails: alike errors together.")
 @takes_filter(since_help="Only attempts that ended within this time: 1h, 2d.")
 @click.option("--group", metavar="GROUP", help="Only this group: its tasks, and the latest traceback.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="At most so many groups.")
@@ -105,7 +120,7 @@ def _print_groups(invocation: Invocation, rows: list[dict[str, Any]], limit: int
                 _ago(row["first_seconds"]),
                 _ago(row["last_seconds"]),
                 row["example_task_id"],
-                row["pattern"],
+                _first_line(row),
             ]
             for row in rows
         ],
@@ -115,6 +130,16 @@ def _print_groups(invocation: Invocation, rows: list[dict[str, Any]], limit: int
         output.say(f"The first {limit}; --limit shows more.")
     elif rows:
         output.say("One group with its tasks and traceback: octop failures --group GROUP")
+
+
+def _first_line(group: dict[str, Any]) -> str:
+    """Return the pattern of a group as far as the first line of its message goes: in patterns every space is one."""
+    pattern: str = group["pattern"]
+    line, _, rest = (group["example_message"] or "").partition("\n")
+    next_word = next(iter(rest.split()), "")
+    parts = pattern.split(f" {next_word}") if next_word else []
+    before = f" {line}".count(f" {next_word}") + 1  # so often it stands in the line itself
+    return f" {next_word}".join(parts[:before]) if len(parts) > before else pattern
 
 
 def _ago(seconds: float) -> str:
@@ -150,7 +175,7 @@ def _print_group(
         [
             ("group", group["group_id"]),
             ("type", group["task_type"]),
-            ("error", group["pattern"]),
+            ("error", _first_line(group)),
             ("count", f"{number(group['attempts'], 'attempt')} of {number(group['tasks'], 'task')}"),
             ("first", shortened(group["first_at"])),
             ("last", shortened(group["last_at"])),
@@ -167,7 +192,7 @@ def _print_group(
                 each["queue"],
                 each["status"],
                 shortened(each["ended_at"]),
-                each["error_message"],
+                (each["error_message"] or "").partition("\n")[0],
             ]
             for each in tasks
         ],

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from octop.cli.completing import filter_values, queue_names, task_type_names
+from octop.cli.completing import filter_values, queue_names, task_ids, task_type_names
 from octop.cli.moments import DURATION
+from octop.cli.policy import did_you_mean
 from octop.model.filter_values import BY_NAME, KEYS, Filter
 from octop.model.filters import exactly, parse_words, since
 from octop.model.task import Status
@@ -33,6 +34,8 @@ All keys and values: octop help filters
 
 COVER: Final = "\0"
 """Stands before a word that is none of click's business: no shell can hand in such a character."""
+
+AGAIN: Final = "Repeated: any of them."
 
 _NEGATED: Final = re.compile(r"-([A-Za-z_]+)[.:]")
 
@@ -63,7 +66,7 @@ class FilterCommand(click.Command):
 
 
 class FilterWord(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2; 8.1 cannot subscript it
-    """One word of a filter, or the id of a task; completed by the keys."""
+    """One word of a filter, completed by the keys and some values."""
 
     name = "filter"
 
@@ -80,7 +83,39 @@ class FilterWord(click.ParamType):  # type: ignore[type-arg]  # generic since cl
         return [CompletionItem(each) for each in found]
 
 
+class IdOrFilterWord(FilterWord):
+    """The id of a task, or one word of a filter."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Offer ids too."""
+        ids = [CompletionItem(each) for each in task_ids(ctx, param, incomplete)]
+        return ids or super().shell_complete(ctx, param, incomplete)
+
+
 FILTER_WORD: Final = FilterWord()
+ID_OR_FILTER_WORD: Final = IdOrFilterWord()
+
+
+class Statuses(click.ParamType):  # type: ignore[type-arg]  # as above
+    """One status or several with commas between them."""
+
+    name = "statuses"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Return their names."""
+        if isinstance(value, tuple):
+            return value
+        names = tuple(each.strip() for each in str(value).split(","))
+        for name in names:
+            if name not in set(Status):
+                also = did_you_mean(name, Status)
+                self.fail(f"there is no status {name!r}{also or '.'} Statuses: {', '.join(Status)}", param, ctx)
+        return names
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Offer the statuses, also after a comma."""
+        before, comma, last = incomplete.rpartition(",")
+        return [CompletionItem(f"{before}{comma}{each}") for each in Status if each.startswith(last)]
 
 
 def filter_options(*, since_help: str = "As created:-DURATION.. (1h, 2d).") -> Callable[[F], F]:
@@ -90,10 +125,18 @@ def filter_options(*, since_help: str = "As created:-DURATION.. (1h, 2d).") -> C
         since_help: What `--since` means, where it means something else.
     """
     options = (
-        click.option("--status", type=click.Choice([each.value for each in Status]), help="As status:STATUS."),
-        click.option("--queue", shell_complete=queue_names, help="As queue:QUEUE."),
-        click.option("--type", "task_type", shell_complete=task_type_names, help="As type:TYPE."),
-        click.option("--tenant", help="As tenant:TENANT."),
+        click.option(
+            "--status",
+            multiple=True,
+            type=Statuses(),
+            metavar="STATUS,...",
+            help=f"As status:STATUS,…, of {', '.join(Status)}. {AGAIN}",
+        ),
+        click.option("--queue", multiple=True, shell_complete=queue_names, help=f"As queue:QUEUE. {AGAIN}"),
+        click.option(
+            "--type", "task_type", multiple=True, shell_complete=task_type_names, help=f"As type:TYPE. {AGAIN}"
+        ),
+        click.option("--tenant", multiple=True, help=f"As tenant:TENANT. {AGAIN}"),
         click.option("--since", type=DURATION, metavar="DURATION", help=since_help),
     )
 
@@ -116,8 +159,9 @@ def options_filter(given: dict[str, Any]) -> Filter:
     """
     names = {"status": "status", "queue": "queue", "task_type": "type", "tenant": "tenant"}
     texts = {key: given.pop(name) for name, key in names.items()}
+    texts["status"] = [each for several in texts["status"] for each in several]
     seconds: float | None = given.pop("since", None)
-    parts = [exactly(key, text) for key, text in texts.items() if text is not None]
+    parts = [exactly(key, *values) for key, values in texts.items() if values]
     parts += [] if seconds is None else [since(seconds)]
     return reduce(and_, parts, Filter())
 

@@ -2,7 +2,34 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 import click
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OTHERS_SAY: Final[Mapping[str, tuple[str, ...]]] = {
+    "add": ("enqueue TYPE",),
+    "errors": ("failures",),
+    "inspect": ("tasks show ID", "top"),
+    "install": ("migrate",),
+    "kill": ("tasks cancel ID",),
+    "logs": ("tasks show ID", "failures"),
+    "ls": ("tasks list",),
+    "monitor": ("top",),
+    "ps": ("workers", "tasks list status:running"),
+    "purge": ("tasks delete", "tasks cancel"),
+    "rm": ("tasks delete", "tasks cancel"),
+    "run": ("dev", "worker"),
+    "send": ("enqueue TYPE",),
+    "start": ("dev", "worker"),
+    "stats": ("top", "queues list"),
+    "status": ("top", "workers", "queues list"),
+    "submit": ("enqueue TYPE",),
+    "upgrade": ("migrate",),
+}
+"""What other programs call it; all else is searched for among the commands."""
 
 
 class Group(click.Group):
@@ -24,6 +51,21 @@ class Group(click.Group):
             from difflib import get_close_matches  # noqa: PLC0415 - costs 3 ms, and most names are right
 
             near = get_close_matches(name, self.list_commands(ctx), n=2)
-            also = f" Did you mean {' or '.join(near)}?" if near else ""
+            found = [*near, *([] if near else elsewhere(ctx.find_root(), name))]
+            also = f" Did you mean {' or '.join(found)}?" if found else ""
             ctx.fail(f"No such command {name!r}.{also}")
         return super().resolve_command(ctx, args)
+
+
+def elsewhere(root: click.Context, name: str) -> list[str]:
+    """Return whole commands that somebody who typed this name may mean: those of other groups, and what other programs call so."""
+    if name in OTHERS_SAY:
+        return [f"`octop {words}`" for words in OTHERS_SAY[name]]
+    group = root.command
+    if not isinstance(group, click.Group):
+        return []
+    return [
+        f"`octop {outer} {name}`"
+        for outer in group.list_commands(root)
+        if isinstance(inner := group.get_command(root, outer), click.Group) and name in inner.commands
+    ]

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.output import Output
+from octop.cli.policy import did_you_mean
 from octop.model.filter_values import KEYS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def _filters(output: Output) -> None:
@@ -37,8 +43,31 @@ The other spellings of keys are the columns of octop_tasks: task_type, created_a
 TOPICS = {"filters": _filters}
 
 
+def _walked(root: click.Context, words: Sequence[str]) -> tuple[click.Context, str | None]:
+    """Follow the names of commands; return the last that was found, and the first word that names none."""
+    path = root
+    for word in words:
+        group = path.command
+        found = group.get_command(path, word) if isinstance(group, click.Group) else None
+        if found is None:
+            return path, word
+        path = click.Context(found, parent=path, info_name=word)
+    return path, None
+
+
+def _next_words(path: click.Context) -> list[str]:
+    """Return what may come next."""
+    names = path.command.list_commands(path) if isinstance(path.command, click.Group) else []
+    return [*names, *(TOPICS if path.parent is None else ())]
+
+
+def _completed(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    path, stranger = _walked(ctx.find_root(), ctx.params.get(param.name or "") or ())
+    return [] if stranger else [each for each in _next_words(path) if each.startswith(incomplete)]
+
+
 @click.command(name="help", short_help="Show the help of a command, or a topic: filters.")
-@click.argument("words", metavar="[TOPIC|COMMAND...]", nargs=-1)
+@click.argument("words", metavar="[TOPIC|COMMAND...]", nargs=-1, shell_complete=_completed)
 @global_options()
 @pass_invocation
 @click.pass_context
@@ -50,13 +79,9 @@ def help_(context: click.Context, invocation: Invocation, words: tuple[str, ...]
     if len(words) == 1 and words[0] in TOPICS:
         TOPICS[words[0]](invocation.output)
         return
-    root = context.find_root()
-    command, path = root.command, root
-    for word in words:
-        found = command.get_command(path, word) if isinstance(command, click.Group) else None
-        if found is None:
-            message = f"there is no command and no topic {' '.join(words)!r}. Topics: {', '.join(TOPICS)}"
-            raise click.UsageError(message)
-        path = click.Context(found, parent=path, info_name=word)
-        command = found
-    click.echo(command.get_help(path))
+    path, stranger = _walked(context.find_root(), words)
+    if stranger is not None:
+        also = did_you_mean(stranger, _next_words(path)) or "."
+        message = f"there is no command and no topic {' '.join(words)!r}{also} Topics: {', '.join(TOPICS)}"
+        raise click.UsageError(message)
+    click.echo(path.command.get_help(path))

@@ -1,4 +1,4 @@
-"""`octop init`: write the files of a new project, all or none, and never over anybody's work."""
+"""`octop init`: write the files of a new project that are missing, all or none, and never over anybody's work."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.program import typed_name
 from octop.model.errors import ConfigurationError, WouldOverwriteError
 
-FILES: Final = ("tasks.py", "octop.toml")
+TASKS: Final = "tasks.py"
+TOML: Final = "octop.toml"
+FILES: Final = (TASKS, TOML)
 RUFF: Final = ".ruff.toml"
 RUFF_NAMES: Final = (".ruff.toml", "ruff.toml")
 
+EXAMPLE: Final = "send_welcome user_id=42"
 NEXT: Final = (
     ("dev", "a database, the schema and a worker, until Ctrl-C; then, in another terminal:"),
-    ("enqueue send_welcome user_id=42 --wait", "run one of your tasks and see its result"),
+    (f"enqueue {EXAMPLE} --wait", "run one of your tasks and see its result"),
     ("top", "watch them all"),
 )
 
@@ -38,17 +41,19 @@ def init(invocation: Invocation, directory: Path, force: bool) -> None:
     octop.toml   which application, and where a database is named
     .ruff.toml   rules for task modules, each with its reason
 
-    Nothing is written when a file is there already (exit code 8). Where ruff is configured already, nothing is changed:
-    what to add is printed.
+    What is there already stays; when tasks.py and octop.toml both are, nothing is written (exit code 8). Where ruff is
+    configured already, nothing is changed: what to add is printed.
     """
-    there = [name for name in FILES if (directory / name).exists()]
-    if there and not force:
-        message = f"{' and '.join(str(directory / name) for name in there)} {'is' if len(there) == 1 else 'are'} there already"
+    kept = [] if force else [name for name in FILES if (directory / name).exists()]
+    if len(kept) == len(FILES):
+        message = f"{' and '.join(str(directory / name) for name in kept)} are there already"
         raise WouldOverwriteError(
             message, hint="Nothing was written. Another folder: octop init DIR; write over: --force"
         )
     ruff = _ruff_of(directory)
-    texts = {name: _text(name) for name in FILES}
+    texts = {name: _text(name) for name in FILES if name not in kept}
+    if TASKS in kept:
+        texts[TOML] = texts[TOML].replace('app = "tasks:octop"', 'app = "tasks"')  # whatever it calls its application
     if ruff is None:
         texts[RUFF] = _text("contract.toml")
     _write(directory, texts)
@@ -58,6 +63,7 @@ def init(invocation: Invocation, directory: Path, force: bool) -> None:
             {
                 "directory": str(directory.resolve()),
                 "written": list(texts),
+                "kept": kept,
                 "ruff": None if ruff is None else str(ruff),
                 "add": rules or None,
             }
@@ -65,13 +71,20 @@ def init(invocation: Invocation, directory: Path, force: bool) -> None:
         return
     for name in texts:
         invocation.output.line(f"wrote {directory / name}")
+    for name in kept:
+        invocation.output.say(f"{directory / name} was there and stays as it is (write over: --force)")
     if rules:
         invocation.output.say(f"\n{ruff} configures ruff already; the contract of task modules, to add there:\n")
         invocation.output.line(rules)
+    _say_next(invocation, directory, ours=not kept)
+
+
+def _say_next(invocation: Invocation, directory: Path, *, ours: bool) -> None:
     octop = typed_name()
-    width = max(len(words) for words, _ in NEXT)
+    follow = [(words if ours else words.replace(EXAMPLE, "TYPE name=value"), says) for words, says in NEXT]
+    width = max(len(words) for words, _ in follow)
     first = [] if directory.resolve() == Path.cwd() else [f"  cd {directory}"]
-    lines = [f"  {octop} {words:<{width}}  {says}" for words, says in NEXT]
+    lines = [f"  {octop} {words:<{width}}  {says}" for words, says in follow]
     invocation.output.say("\n".join(["", "What to type next:", *first, *lines]))
 
 

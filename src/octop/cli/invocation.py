@@ -96,7 +96,7 @@ class Invocation:
     def connection(self) -> Iterator[EngineConnection]:
         """Open a connection for the length of a `with`; it is closed also when the command is interrupted."""
         from octop.engine.connect import open_connection  # noqa: PLC0415 - loads psycopg
-        from octop.engine.install import require  # noqa: PLC0415 - as above
+        from octop.engine.install import require, schemas  # noqa: PLC0415 - as above
 
         with contextlib.closing(
             open_connection(self.database_url, application_name="octop", schema=self.settings.schema)
@@ -104,9 +104,15 @@ class Invocation:
             try:
                 yield connection
             except SchemaMissingError:
-                require(
-                    connection, self.settings.schema
-                )  # says it better: what is missing there, or of which version it is
+                try:
+                    require(
+                        connection, self.settings.schema
+                    )  # says it better: what is missing there, which version it is
+                except SchemaMissingError as error:
+                    if others := schemas(connection):
+                        found = " or ".join(f"--schema {name}" for name in others[:3])
+                        error.hint = f"Octop is in another schema here; did you mean {found}? Else: octop migrate"
+                    raise
                 raise
 
     def ask(self, call: Call[R]) -> R:
@@ -121,6 +127,12 @@ def _keep(ctx: click.Context, param: click.Parameter, value: object) -> None:
     # Given before or after the command's name: the later word counts, and one that was not given changes nothing.
     if value is not None and value is not False:
         setattr(ctx.ensure_object(Invocation), param.name or "", value)
+
+
+def _modules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from octop.cli.completing import module_names  # noqa: PLC0415 - it imports this
+
+    return module_names(ctx, param, incomplete)
 
 
 def global_options(
@@ -144,6 +156,7 @@ def global_options(
             "-A",
             "--app",
             metavar="MODULE[:ATTRIBUTE]",
+            shell_complete=_modules,
             hidden=hidden and not application,
             help="Your application. Without ATTRIBUTE: the one that the module holds.",
         ),

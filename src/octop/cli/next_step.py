@@ -66,14 +66,29 @@ def reasons(task: Mapping[str, Any], prospects: Mapping[str, Any] | None) -> lis
         case Status.BLOCKED:
             return list(_blocked(task, known))
         case Status.FROZEN:
-            error = str(task.get("last_error") or "").partition("\n")[0]
-            why = f" The last error: {error}" if error else ""
-            sentence = f"Nothing by itself: its retries are used up.{why} To run it again: {again}"
-            return [Reason("retries_used_up", sentence)]
+            return [Reason("retries_used_up", _frozen(task, prospects, again))]
         case Status.SUCCESS:
             return [Reason("succeeded", "Nothing: it succeeded.")]
         case Status.CANCELLED:
             return [Reason("cancelled", f"Nothing: it was cancelled. To run it as a new task: {again}")]
+
+
+def _frozen(task: Mapping[str, Any], prospects: Mapping[str, Any] | None, again: str) -> str:
+    """Return why nothing happens, the last error and the cure, a line each: errors end as they like."""
+    retries = prospects["max_retries"] if prospects else None
+    if retries == 0:
+        used = "it has no retries"
+    elif retries is not None and task["retry_count"] < retries:
+        used = "no retry follows its last error"  # that was final, by the task or by its retry policy
+    else:
+        used = "its retries are used up"
+    error = str(task.get("last_error") or "").partition("\n")[0]
+    lines = [
+        f"Nothing by itself: {used}.",
+        *([f"The last error: {error}"] if error else []),
+        f"To run it again: {again}",
+    ]
+    return "\n".join(lines)
 
 
 def _waits(task: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[Reason]:

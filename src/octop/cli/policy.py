@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from octop.cli.asking import ask, can_ask
 from octop.cli.moments import DURATION, shortened, spoken
 from octop.cli.origin import told
+from octop.engine.call import run
 from octop.model.errors import NotPermittedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import ParamSpec, TypeVar
 
+    from octop.cli.invocation import Invocation
+    from octop.engine.call import Call
     from octop.engine.connect import EngineConnection
 
     P = ParamSpec("P")
@@ -125,6 +129,79 @@ def policy_options(function: Callable[P, R]) -> Callable[P, R]:
     ):
         function = option(function)
     return function
+
+
+class SetCommand(click.Command):
+    """A command whose options may be taken for key=value words."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Say how a value is set, where it was written as key=value."""
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            names = {name for each in self.params for name in each.opts if isinstance(each, click.Option)}
+            for word in words:
+                key, equals, value = word.partition("=")
+                option = f"--{key.replace('_', '-')}"
+                if equals and value and option in names:
+                    message = f"{word!r} is no option. Did you mean {option} {value}?"
+                    raise click.UsageError(message, ctx) from None
+            raise error
+
+
+def yes_option(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a command act on a name that nobody knows without asking."""
+    return click.option("--yes", "-y", is_flag=True, help="Do not ask, not even about a name that nobody knows.")(
+        function
+    )
+
+
+def act_on_name(
+    invocation: Invocation,
+    name: str,
+    call: Call[R],
+    *,
+    is_known: Call[bool],
+    names: Call[list[str]],
+    nobody: str,
+    act: str | None,
+) -> R:
+    """Do it; when nobody knows the name, which may be a slip of the fingers, say so and ask first, where there is somebody to ask.
+
+    Args:
+        invocation: Whose database.
+        name: Of a queue or task type.
+        call: What to do.
+        is_known: Tells whether somebody knows the name.
+        names: Those that are known.
+        nobody: What is odd if nobody does, as in "no worker has declared the task type".
+        act: What is about to be done, for the question, as in "pause it"; None = do not ask.
+
+    Raises:
+        click.exceptions.Exit: The answer is no: code 1.
+    """
+    with invocation.connection() as connection:
+        if not run(connection, is_known):
+            known = run(connection, names)
+            invocation.output.say(f"octop: {nobody} {name} yet{did_you_mean(name, known)}")
+            if act is not None and can_ask():
+                ask(invocation.output, f"{act.capitalize()} all the same?")
+        return run(connection, call)
+
+
+def reason_told(reason: str, kept: str | None, undo: str) -> str:
+    """Return what became of a reason that was given for a hold that was there already; empty = none was given, or it is the same.
+
+    Args:
+        reason: The one given.
+        kept: The one that stands.
+        undo: The command that lifts the hold.
+    """
+    if not reason or reason == kept:
+        return ""
+    stays = f"the reason stays: {kept}" if kept else "it stays without a reason"
+    return f" {stays[0].upper()}{stays[1:]}. For another one: {undo} first."
 
 
 def changes(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,12 +17,19 @@ def started_name() -> str:
 
 
 def typed_name() -> str:
-    """Return what to type for `octop`: the name that was typed when the shell finds it, else the way this run was started."""
-    if started_name() == SECOND_NAME and shutil.which(SECOND_NAME):
-        return SECOND_NAME
-    if shutil.which(NAME):
-        return NAME
+    """Return what to type for `octop`: the name that was typed when the shell finds this very program, else how it was started."""
     started = Path(sys.argv[0])
-    if started.name == "__main__.py":
+    if started.name in (NAME, SECOND_NAME):
+        found = shutil.which(started.name)
+        return started.name if found and _are_one(Path(found), started) else sys.argv[0]
+    if started.name == "__main__.py" and not shutil.which(NAME):
         return f"{sys.executable} -m {NAME}"
-    return sys.argv[0] if started.name in (NAME, SECOND_NAME) else NAME
+    return NAME
+
+
+def _are_one(found: Path, started: Path) -> bool:
+    """Tell whether two paths lead to one program: another installation may come first on the PATH."""
+    try:
+        return found == started or len(started.parts) == 1 or found.samefile(started)
+    except OSError:
+        return False

@@ -15,14 +15,17 @@ from octop.cli.origin import policy_origins
 from octop.cli.policy import (
     LIMIT_MAX,
     OrDefault,
+    SetCommand,
+    act_on_name,
     changes,
-    did_you_mean,
     hold_told,
     nearest,
     policy_options,
+    reason_told,
     said,
     values_told,
     worker_told,
+    yes_option,
 )
 from octop.engine import calls, steering
 from octop.engine.call import Call, run
@@ -121,7 +124,7 @@ def show(invocation: Invocation, queue: str) -> None:
     )
 
 
-@queues.command("set")
+@queues.command("set", cls=SetCommand)
 @queue_argument
 @click.option(
     "--limit",
@@ -130,16 +133,17 @@ def show(invocation: Invocation, queue: str) -> None:
     help="Tasks at once in each worker process; default = the workers' own flags.",
 )
 @policy_options
+@yes_option
 @global_options()
 @pass_invocation
-def set_(invocation: Invocation, /, queue: str, limit: object, **given: Any) -> None:
+def set_(invocation: Invocation, /, queue: str, limit: object, yes: bool, **given: Any) -> None:
     """Set values of QUEUE, for all workers: octop queues set mail --limit 5 --timeout 2m.
 
     Retries, time limit and delays hold for tasks whose type says nothing. The word `default` takes a value back: what the
     application declared holds again. For psql: UPDATE octop_queues SET max_retries = 5 WHERE name = 'mail';
     """
     wanted = changes({"worker_limit": limit, **given})
-    row = _acted(invocation, queue, steering.set_queue(queue, set_=list(wanted), **wanted))
+    row = _acted(invocation, queue, steering.set_queue(queue, set_=list(wanted), **wanted), None if yes else "set it")
     values = row or {}
     invocation.output.done({"queue": queue, **values}, said(f"Queue {queue}", values, wanted))
 
@@ -147,12 +151,19 @@ def set_(invocation: Invocation, /, queue: str, limit: object, **given: Any) -> 
 @queues.command()
 @queue_argument
 @click.option("--reason", default="", help="Why: shown to the next person.")
+@yes_option
 @global_options()
 @pass_invocation
-def pause(invocation: Invocation, queue: str, reason: str) -> None:
-    """Start no more tasks of QUEUE; what runs runs on."""
-    changed = _acted(invocation, queue, calls.octop_pause(queue, reason))
-    text = f"Queue {queue} is paused." if changed else f"Queue {queue} was paused already."
+def pause(invocation: Invocation, queue: str, reason: str, yes: bool) -> None:
+    """Start no more tasks of QUEUE; what runs runs on.
+
+    Of a queue that is paused already the first reason stays.
+    """
+    changed = _acted(invocation, queue, calls.octop_pause(queue, reason), None if yes else "pause it")
+    text = f"Queue {queue} is paused."
+    if not changed:
+        kept = (invocation.ask(steering.queue(queue)) or {}).get("pause_reason")
+        text = f"Queue {queue} was paused already.{reason_told(reason, kept, f'octop queues resume {queue}')}"
     invocation.output.done({"queue": queue, "paused": True, "changed": changed}, text)
 
 
@@ -162,32 +173,44 @@ def pause(invocation: Invocation, queue: str, reason: str) -> None:
 @pass_invocation
 def resume(invocation: Invocation, queue: str) -> None:
     """Start tasks of QUEUE again."""
-    changed = _acted(invocation, queue, calls.octop_resume(queue))
+    changed = _acted(invocation, queue, calls.octop_resume(queue), None)
     text = f"Queue {queue} runs again." if changed else f"Queue {queue} was not paused."
     invocation.output.done({"queue": queue, "paused": False, "changed": changed}, text)
 
 
-@queues.command()
+class ScaleCommand(click.Command):
+    """A command that may be given a limit below 0, which looks like an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Say what a limit is, where it is below 0."""
+        if negative := next((word for word in args if word[:1] == "-" and word[1:].isdecimal()), None):
+            message = f"LIMIT is 0 or more, or the word reset, not {negative}"
+            raise click.UsageError(message, ctx)
+        return super().parse_args(ctx, args)
+
+
+@queues.command(cls=ScaleCommand)
 @queue_argument
 @click.argument("limit", metavar="LIMIT|reset")
+@yes_option
 @global_options()
 @pass_invocation
-def scale(invocation: Invocation, queue: str, limit: str) -> None:
+def scale(invocation: Invocation, queue: str, limit: str, yes: bool) -> None:
     """Limit how many tasks of QUEUE each worker process runs at once.
 
     An operator's limit wins over `octop worker -q`, on running and future workers; `reset` gives the decision back to
     those flags.
     """
     if limit != "reset" and not limit.isdecimal():
-        message = f"LIMIT must be a whole number or the word reset, not {limit!r}"
+        message = f"LIMIT is a whole number, 0 or more, or the word reset, not {limit!r}"
         raise click.UsageError(message)
     chosen = None if limit == "reset" else int(limit)
-    _acted(invocation, queue, calls.octop_scale(queue, chosen))
-    text = (
-        f"Queue {queue}: the workers' own flags hold again."
-        if chosen is None
-        else f"Queue {queue}: at most {chosen} at once in each worker process."
-    )
+    _acted(invocation, queue, calls.octop_scale(queue, chosen), None if yes else "set its limit")
+    text = f"Queue {queue}: at most {limit} at once in each worker process."
+    if chosen is None:
+        text = f"Queue {queue}: the workers' own flags hold again."
+    elif not chosen:
+        text = f"Queue {queue}: nothing of it starts. To pause it, with a reason: octop queues pause {queue}"
     invocation.output.done({"queue": queue, "worker_limit": chosen}, text)
 
 
@@ -219,13 +242,13 @@ def _unknown(invocation: Invocation, queue: str) -> UnknownQueueError:
     return UnknownQueueError(message, hint=nearest(queue, names, "octop queues list"))
 
 
-def _acted(invocation: Invocation, queue: str, call: Call[R]) -> R:
-    """Do it, and say so when nobody knows the queue: its name may be a slip of the fingers."""
-    with invocation.connection() as connection:
-        known = run(connection, steering.queue_is_known(queue))
-        answer = run(connection, call)
-        names = [] if known else [each for each in run(connection, steering.queue_names()) if each != queue]
-    if not known:
-        also = did_you_mean(queue, names)
-        invocation.output.say(f"octop: no task and no worker uses the queue {queue} yet{also}")
-    return answer
+def _acted(invocation: Invocation, queue: str, call: Call[R], act: str | None) -> R:
+    return act_on_name(
+        invocation,
+        queue,
+        call,
+        is_known=steering.queue_is_known(queue),
+        names=steering.queue_names(),
+        nobody="no task and no worker uses the queue",
+        act=act,
+    )

@@ -7,7 +7,9 @@ import uuid
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
+from octop.cli.completing import task_ids
 from octop.engine import reads
 from octop.engine.call import run
 from octop.model.errors import TaskNotFoundError
@@ -46,6 +48,10 @@ class TaskReference(TaskId):
                 self.fail(f"{value!r} is too short: at least {PREFIX_MIN} characters of an id", param, ctx)
             return digits
         return super().convert(value, param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Offer the ids that begin like this."""
+        return [CompletionItem(each) for each in task_ids(ctx, param, incomplete)]
 
 
 TASK_ID: Final = TaskId()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -15,18 +15,25 @@ from octop.cli.origin import policy_origins
 from octop.cli.policy import (
     NO_QUEUE,
     OrDefault,
+    SetCommand,
+    act_on_name,
     changes,
-    did_you_mean,
+    doubt_about_type,
     hold_told,
     nearest,
     policy_options,
+    reason_told,
     said,
     values_told,
     worker_told,
+    yes_option,
 )
 from octop.engine import calls, steering
 from octop.engine.call import Call, run
-from octop.model.errors import UnknownTaskTypeError
+from octop.engine.transaction import transaction
+from octop.model.errors import TaskStatusError, UnknownTaskTypeError
+
+R = TypeVar("R")
 
 COLUMNS: Final = (
     Column("type"),
@@ -101,6 +108,10 @@ def show(invocation: Invocation, task_type: str) -> None:
             raise _unknown(task_type, [str(each["name"]) for each in rows])
         details = run(connection, steering.task_type_details(task_type))
         row |= details
+        if doubt := doubt_about_type(
+            connection, task_type
+        ):  # a waiting task names it, perhaps by a slip of the fingers
+            invocation.output.say(f"octop: {doubt}")
     row["origins"] = policy_origins(row, steering.TYPE_VALUES)
     del row["set_by"]
     if invocation.as_json:
@@ -124,7 +135,7 @@ def _worker(worker: dict[str, Any]) -> str:
     return worker_told(worker, f", version {worker['version']} of it" if worker["version"] != 1 else "")
 
 
-@types.command("set")
+@types.command("set", cls=SetCommand)
 @type_argument
 @click.option(
     "--queue",
@@ -153,34 +164,51 @@ def set_(invocation: Invocation, /, task_type: str, **given: Any) -> None:
 
 @types.command()
 @type_argument
+@click.option(
+    "--forget", is_flag=True, help="Also take it off the list, if no worker, no unfinished task and no freeze names it."
+)
 @global_options()
 @pass_invocation
-def reset(invocation: Invocation, task_type: str) -> None:
+def reset(invocation: Invocation, task_type: str, forget: bool) -> None:
     """Take back everything that operators set for TYPE: what the application declared holds again.
 
-    A freeze stays: octop types thaw.
+    A freeze stays: octop types thaw. A type that the code has no more stays in the list, for its worker may only be down;
+    --forget takes it off, and a worker that declares it brings it back.
     """
-    with invocation.connection() as connection:
+    with invocation.connection() as connection, transaction(connection):
         changed = run(connection, steering.reset_task_type(task_type))
         if changed is None:
             raise _unknown(task_type, run(connection, steering.task_type_names()))
-    text = (
-        f"Type {task_type}: what the application declared holds again."
-        if changed
-        else f"Type {task_type}: nothing was set."
-    )
-    invocation.output.done({"task_type": task_type, "changed": changed}, text)
+        forgotten = forget and run(connection, steering.forget_task_type(task_type))
+    if forgotten:
+        text = f"Type {task_type} is forgotten: nothing uses it."
+    elif changed:
+        text = f"Type {task_type}: what the application declared holds again."
+    else:
+        text = f"Type {task_type}: nothing was set."
+    invocation.output.done({"task_type": task_type, "changed": changed, "forgotten": forgotten}, text)
+    if forget and not forgotten:
+        invocation.output.warn(f"{task_type} is not forgotten: a worker, an unfinished task or a freeze names it")
+        raise click.exceptions.Exit(TaskStatusError.exit_code)
 
 
 @types.command()
 @type_argument
 @click.option("--reason", default="", help="Why: shown to the next person.")
+@yes_option
 @global_options()
 @pass_invocation
-def freeze(invocation: Invocation, task_type: str, reason: str) -> None:
-    """Start no more tasks of TYPE, in any queue; what runs runs on, what waits waits without using a try."""
-    changed = _acted(invocation, task_type, calls.octop_freeze(task_type, reason))
-    text = f"Type {task_type} is frozen." if changed else f"Type {task_type} was frozen already."
+def freeze(invocation: Invocation, task_type: str, reason: str, yes: bool) -> None:
+    """Start no more tasks of TYPE, in any queue; what runs runs on, what waits waits without using a try.
+
+    Of a type that is frozen already the first reason stays.
+    """
+    changed = _acted(invocation, task_type, calls.octop_freeze(task_type, reason), None if yes else "freeze it")
+    text = f"Type {task_type} is frozen."
+    if not changed:
+        rows = invocation.ask(steering.list_task_types())
+        kept = next((each["freeze_reason"] for each in rows if each["name"] == task_type), None)
+        text = f"Type {task_type} was frozen already.{reason_told(reason, kept, f'octop types thaw {task_type}')}"
     invocation.output.done({"task_type": task_type, "frozen": True, "changed": changed}, text)
 
 
@@ -190,21 +218,21 @@ def freeze(invocation: Invocation, task_type: str, reason: str) -> None:
 @pass_invocation
 def thaw(invocation: Invocation, task_type: str) -> None:
     """Start tasks of TYPE again; those that waited come back within seconds, the oldest first."""
-    changed = _acted(invocation, task_type, calls.octop_thaw(task_type))
+    changed = _acted(invocation, task_type, calls.octop_thaw(task_type), None)
     text = f"Type {task_type} runs again." if changed else f"Type {task_type} was not frozen."
     invocation.output.done({"task_type": task_type, "frozen": False, "changed": changed}, text)
 
 
-def _acted(invocation: Invocation, task_type: str, call: Call[bool]) -> bool:
-    """Do it, and say so when no worker has declared the type: its name may be a slip of the fingers."""
-    with invocation.connection() as connection:
-        known = run(connection, steering.task_type_is_declared(task_type))
-        answer = run(connection, call)
-        names = [] if known else run(connection, steering.task_type_names())
-    if not known:
-        also = did_you_mean(task_type, names)
-        invocation.output.say(f"octop: no worker has declared the task type {task_type} yet{also}")
-    return answer
+def _acted(invocation: Invocation, task_type: str, call: Call[R], act: str | None) -> R:
+    return act_on_name(
+        invocation,
+        task_type,
+        call,
+        is_known=steering.task_type_is_declared(task_type),
+        names=steering.task_type_names(),
+        nobody="no worker has declared the task type",
+        act=act,
+    )
 
 
 def _unknown(task_type: str, names: list[str]) -> UnknownTaskTypeError:

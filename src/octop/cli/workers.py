@@ -25,10 +25,14 @@ COLUMNS: Final = (
 
 
 @click.command(short_help="List the workers that live, and what they run.")
+@click.argument("word", metavar="[list]", required=False, type=click.Choice(["list"]))
 @global_options(reads=True)
 @pass_invocation
-def workers(invocation: Invocation) -> None:
-    """List the worker processes that live, and what each of them runs."""
+def workers(invocation: Invocation, word: str | None) -> None:
+    """List the worker processes that live, and what each of them runs.
+
+    The word `list` may be left out.
+    """
     rows = invocation.ask(reads.list_workers())
     if invocation.as_json:
         invocation.output.json(rows)

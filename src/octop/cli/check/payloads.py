@@ -8,6 +8,7 @@ oldest task of each such shape and on a sample of each task type.
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -215,6 +216,7 @@ class Payloads:
             hint = (
                 f"If {near[0] if near else 'another task type'} is its new name, give that function the old one too: {old}."
                 " If another application runs it, let that have a queue of its own."
+                f" If it was a typo: octop tasks cancel {shlex.quote('type:' + name)}"
             )
             kind = "tasks.unknown_type"
         return found(kind, what, hint, task_type=name, count=self._counts[name], ids=[first])

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from octop.cli.findings import Step, psql, shell
+from octop.cli.place import flags
 from octop.engine.diagnosis import look, looking, picture, rights, server
 from octop.engine.diagnosis.words import Difference, name, within
 from octop.engine.install import Installed, status
 from octop.engine.private_database import default_directory
-from octop.model.settings import Settings, masked_dsn
+from octop.model.settings import Settings
 
 if TYPE_CHECKING:
     from octop.engine.call import Call
@@ -101,12 +102,7 @@ class Examination:
 
     def octop(self, words: str) -> tuple[Step, ...]:
         """Return a step that runs `octop` on this database."""
-        options = ""
-        if self.settings.origins.get("dsn") == "argument" and self.settings.dsn is not None:
-            options += f" --dsn {shlex.quote(masked_dsn(self.settings.dsn))}"
-        if self.settings.origins.get("schema") == "argument":
-            options += f" --schema {shlex.quote(self.schema)}"
-        return shell(f"octop {words}{options}")
+        return shell(f"octop {words}{flags(self.settings)}")
 
     def again(self) -> tuple[Step, ...]:
         """Return the step that puts functions, views, triggers and grants in place again."""

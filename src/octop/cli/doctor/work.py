@@ -126,6 +126,7 @@ def types(examination: Examination) -> Iterator[Finding]:
             f"parked in the queue {row['queue']}: {_counted(row['count'])} of the type {row['type']}{version},"
             f" none of its living workers ({row['workers']}) knows it",
             examination.worker(f" -q {shlex.quote(row['queue'])}"),
+            hint=f"Or, if the name was a typo: octop tasks cancel status:blocked {shlex.quote('type:' + row['type'])}",
             task_type=row["type"],
             count=row["count"],
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from octop.cli.filter_words import FILTER_WORD, FilterCommand, filter_options, options_filter
+from octop.cli.filter_words import ID_OR_FILTER_WORD, FilterCommand, filter_options, options_filter
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.tasks.bulk import Act, Wish, act_on_filter, act_on_ids
 from octop.cli.tasks.group import tasks
@@ -30,13 +30,13 @@ def bulk_options(function: F) -> F:
     """Give a command its ids or filter, and how to go about them."""
     for option in reversed(
         (
-            click.argument("words", metavar="ID...|FILTER...", nargs=-1, type=FILTER_WORD),
+            click.argument("words", metavar="ID...|FILTER...", nargs=-1, type=ID_OR_FILTER_WORD),
             filter_options(),
             click.option("--dry-run", is_flag=True, help="Say how many tasks are meant, show some, do nothing."),
             click.option(
                 "--limit", type=click.IntRange(1), help="At most so many tasks of the filter, the latest first."
             ),
-            click.option("--yes", "-y", is_flag=True, help="Do not ask."),
+            click.option("--yes", "-y", is_flag=True, help="Do not ask about a filter, or about several ids."),
         )
     ):
         function = option(function)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import sys
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from octop.cli.asking import ask, can_ask
 from octop.cli.output import clean, number
 from octop.cli.progress import progress
 from octop.cli.task_ids import TASK_REFERENCE, References
@@ -92,20 +92,13 @@ class Wish:
         return bool(self.options) or any(":" in word or word in BY_NAME or word in set(Status) for word in self.words)
 
 
-def can_ask() -> bool:
-    """Tell whether there is a person to be asked."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
-
-
 def asked(invocation: Invocation, act: Act, count: int, what: str) -> None:
     """Ask once.
 
     Raises:
         click.exceptions.Exit: The answer is no: code 1.
     """
-    if not click.confirm(f"{act.verb.capitalize()} {count:,} {what}?", err=True):
-        invocation.output.say("Nothing was done.")
-        raise click.exceptions.Exit(1)
+    ask(invocation.output, f"{act.verb.capitalize()} {count:,} {what}?")
 
 
 # --- by ids -----------------------------------------------------------------------------------------------------------
@@ -178,11 +171,12 @@ def act_on_filter(invocation: Invocation, act: Act, wish: Wish, wanted: Filter) 
     with invocation.connection() as connection:
         selection = filtered.selected(connection, wanted, made_by_now=True)
         count = run(connection, filtered.count_tasks(selection, most))
-        what = f"{'or more ' if count == filtered.COUNT_MAX else ''}{meant} ({wish.typed})"
+        noun = meant.removesuffix("s") if count == 1 else meant
+        what = f"{'or more ' if count == filtered.COUNT_MAX else ''}{noun} ({wish.typed})"
         if wish.dry_run:
             _show(invocation, act, connection, selection, count, wish.limit, what)
             return
-        if count > 1 and not wish.yes:
+        if count and not wish.yes:  # also about one: a filter may mean another than one thinks
             asked(invocation, act, count, what)
         verdicts = _steps(invocation, act, connection, selection, count, wish.limit)
     _report(invocation, act, verdicts, statuses)
@@ -222,9 +216,7 @@ def _show(
         invocation.output.json({"count": count, "tasks": rows})
         return
     output = invocation.output
-    output.line(
-        f"Would {act.verb} {count:,} {what if count != 1 else what.replace('tasks', 'task', 1)}; nothing was done."
-    )
+    output.line(f"Would {act.verb} {count:,} {what}; nothing was done.")
     if rows:
         print_tasks(output, rows)
     if count > len(rows):

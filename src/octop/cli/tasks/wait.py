@@ -12,6 +12,7 @@ from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.moments import DURATION, spoken
 from octop.cli.task_ids import TASK_REFERENCE, References, found_task
 from octop.cli.tasks.group import tasks
+from octop.cli.tasks.watch import Watch
 from octop.model.errors import WaitTimeoutError
 from octop.model.task import Status
 
@@ -28,24 +29,35 @@ WAIT_SECONDS_MAX: Final = 0.5
 @global_options(reads=True)
 @pass_invocation
 def wait(invocation: Invocation, task_ids: tuple[str, ...], timeout: float | None) -> None:
-    """Wait until tasks have ended.
+    """Wait until tasks have ended; meanwhile stderr says what they wait for, and each attempt that fails.
 
     Exit code 0 when all succeeded, 1 when one was frozen or cancelled, 7 on a timeout.
     """
     with invocation.connection() as connection:
         references = References(connection, task_ids)
         ids = [references.id_of(each) for each in task_ids]
-        ended = [wait_until_ended(connection, each, timeout) for each in ids]
+        ended = [wait_until_ended(invocation, connection, each, timeout) for each in ids]
     report_ended(invocation, ended)
 
 
-def wait_until_ended(connection: EngineConnection, task_id: str, timeout: float | None) -> dict[str, Any]:
-    """Return the row of a task as soon as it has ended.
+def wait_until_ended(
+    invocation: Invocation, connection: EngineConnection, task_id: str, timeout: float | None
+) -> dict[str, Any]:
+    """Return the row of a task as soon as it has ended; tell meanwhile what it waits for.
 
     Raises:
         TaskNotFoundError: There is none.
         WaitTimeoutError: It has not ended in time.
+        KeyboardInterrupt: With what the person needs to wait again.
     """
+    try:
+        return _ended(connection, task_id, timeout, Watch(invocation.output, connection, task_id))
+    except KeyboardInterrupt:
+        message = f"task {task_id} goes on: octop tasks wait {task_id}"
+        raise KeyboardInterrupt(message) from None
+
+
+def _ended(connection: EngineConnection, task_id: str, timeout: float | None, watch: Watch) -> dict[str, Any]:
     began = time.monotonic()
     pause = WAIT_SECONDS_MIN
     while True:
@@ -54,8 +66,10 @@ def wait_until_ended(connection: EngineConnection, task_id: str, timeout: float 
             return task
         waited = time.monotonic() - began
         if timeout is not None and waited >= timeout:
-            message = f"task {task_id} is still {task['status']} after {spoken(timeout)}"
+            still = "still waits for its next try" if task["status"] == Status.FAILED else f"is still {task['status']}"
+            message = f"task {task_id} {still} after {spoken(timeout)}"
             raise WaitTimeoutError(message, hint=f"Why: octop tasks why {task_id}")
+        watch.look(task, waited)
         left = WAIT_SECONDS_MAX if timeout is None else timeout - waited
         time.sleep(min(pause, left))
         pause = min(pause * 1.5, WAIT_SECONDS_MAX)

@@ -122,9 +122,13 @@ class Screen:
 
 
 def rows_of(pane: str, snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Return the rows of one part."""
+    """Return the rows of one part; queues with work before idle ones, for a low window shows the first few."""
     rows: list[dict[str, Any]] = getattr(snapshot, pane)
-    return rows
+    return sorted(rows, key=_is_idle) if pane == "queues" else rows
+
+
+def _is_idle(queue: Mapping[str, Any]) -> bool:
+    return not any(queue.get(count) for count in ("waiting", "running", "blocked"))
 
 
 def key_of(pane: str, row: Mapping[str, Any]) -> str:

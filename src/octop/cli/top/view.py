@@ -240,8 +240,8 @@ def _cells(pane: str, row: Mapping[str, Any], rates: Rates) -> list[object]:
             asked = "asked" if row["cancel_requested_at"] else None
             since = spoken(row["running_seconds"])
             return [row["task_type"], row["id"], row["queue"], row["attempt"], since, worker, asked]
-    # where a class is defined is of no help here, and long
-    error = MODULE.sub("", row["last_error"] or "")
+    # where a class is defined is of no help here, and long; what follows its first line is for `octop tasks show`
+    error = MODULE.sub("", (row["last_error"] or "").partition("\n")[0])
     return [row["task_type"], row["id"], row["status"], row["attempt"], spoken(row["age_seconds"]), error]
 
 
