@@ -14,7 +14,7 @@ from octop.model.errors import ConfigurationError, InvalidNameError, InvalidTask
 from octop.model.hooks import Hooks
 from octop.model.options import checked_name
 from octop.model.settings import Settings, load_settings
-from octop.task import Caller, Options, PreparedCall, Task, checked_id, plain_result
+from octop.task import OPTIONS, Caller, Options, PreparedCall, Task, checked_id, option_meant, plain_result
 
 if TYPE_CHECKING:
     import asyncio
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
+__tracebackhide__ = True  # a test that fails in here shows the line that called
 
 
 class Decorate(Protocol):
@@ -240,12 +241,25 @@ class Octop:
 
         Raises:
             InvalidTaskError: A subclass says what is wrong.
+            TypeError: There is no such option.
         """
-        return await self.submit(self.named(name).using(**options).prepared((), _by_name(payload)))
+        return await self.submit(self._prepared("enqueue", name, payload, options))
 
     def enqueue_sync(self, name: str, payload: Mapping[str, object] | None = None, **options: Any) -> Handle[Any]:
         """Enqueue a task by the name of its type; see ``enqueue``."""
-        return self.submit_sync(self.named(name).using(**options).prepared((), _by_name(payload)))
+        return self.submit_sync(self._prepared("enqueue_sync", name, payload, options))
+
+    def _prepared(
+        self, act: str, name: str, payload: Mapping[str, object] | None, options: Mapping[str, Any]
+    ) -> PreparedCall[Any]:
+        caller = self.named(name)
+        if wrong := next((each for each in options if each not in OPTIONS), None):
+            known = self.registry.get(name)
+            meant = "" if known is not None and known.takes(wrong) else option_meant(wrong)
+            rule = f'Arguments of the task go into a dict: {act}("{name}", {{"{wrong}": …}})'
+            message = f"{act}() has no option {wrong!r}{meant or '.'} {rule}"
+            raise TypeError(message)
+        return caller.using(**options).prepared((), _by_name(payload))
 
     @overload
     async def enqueue_many(
@@ -462,10 +476,11 @@ def _hook(function: Any) -> Any:
 
 
 def _by_name(payload: Mapping[str, object] | None) -> dict[str, object]:
-    if any(not isinstance(key, str) for key in payload or ()):
+    given: object = {} if payload is None else payload
+    if not isinstance(given, Mapping) or any(not isinstance(key, str) for key in given):
         message = f"the payload is a dict of arguments by name, not {payload!r}"
         raise InvalidTaskError(message)
-    return dict(payload or {})
+    return dict(given)
 
 
 def _one(prepared: PreparedCall[Any]) -> "tuple[Call[Enqueued], Call[Enqueued]]":

@@ -20,6 +20,7 @@ R = TypeVar("R")
 POLL_SECONDS_MIN: Final = 0.005
 POLL_SECONDS_MAX: Final = 0.25
 POLL_GROWTH: Final = 1.5
+__tracebackhide__ = True  # a test that fails in here shows the line that called
 
 
 class Handle(Generic[R]):
@@ -189,11 +190,20 @@ class Handle(Generic[R]):
             time.sleep(seconds)
         return self._ended_or_refused(self.record_sync(), timeout)
 
-    def _ended_or_refused(self, record: TaskRecord, timeout: object) -> TaskRecord:
+    def _ended_or_refused(self, record: TaskRecord, timeout: float | timedelta | None) -> TaskRecord:
         if Status(record.status).final:
             return record
-        message = f"task {self._id} is {record.status} after waiting for {timeout}"
-        raise WaitTimeoutError(message, hint=f"It goes on. Wait longer, or look at it: octop tasks show {self._id}")
+        from octop.engine.admission import databases_of_tests  # noqa: PLC0415 - with the engine: only here
+
+        waited = "" if timeout is None else f" after waiting for {checked_delay(timeout, 'timeout'):g} s"
+        message = f"task {self._id} is {record.status}{waited}"
+        hint = f"It goes on. Wait longer, or look at it: octop tasks show {self._id}"
+        if databases_of_tests and record.status != Status.RUNNING:
+            hint = (
+                "In a test nothing runs until octop_database.drain(): call it first, with_scheduled=True for what is due"
+                " later or waits for its next try."
+            )
+        raise WaitTimeoutError(message, hint=hint)
 
     def _result_of(self, record: TaskRecord) -> R:
         if record.status == Status.SUCCESS:

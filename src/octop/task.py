@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Never, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
 from octop.handle import Handle
@@ -31,6 +31,7 @@ from octop.model.work import NewTask
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 T_co = TypeVar("T_co", covariant=True)
+__tracebackhide__ = True  # a test that fails in here shows the line that called
 
 OTHERS_NAMES = frozenset({"delay", "apply_async", "send", "kiq", "perform_async"})
 """What other libraries call an enqueue."""
@@ -193,6 +194,7 @@ class Caller(Generic[P, R_co]):
         min_version: int | None | Unset = UNSET,
         id: UUID | str | None | Unset = UNSET,
         connection: object = UNSET,
+        **unknown: Never,
     ) -> "Caller[P, R_co]":
         """Return the same task with other options. What is not named stays; None goes back to what the task type says;
         0 is 0.
@@ -215,14 +217,26 @@ class Caller(Generic[P, R_co]):
                 ``handle.created`` is False.
             connection: A connection or session of yours: the task is part of its transaction. Not an asynchronous
                 one for ``enqueue_sync``.
+            **unknown: Nothing more; here so that a misspelt name is told which one may be meant.
 
         Raises:
             InvalidOptionError: An option is out of bounds, or both delay and at are given.
             InvalidNameError: A name is empty, too long, or holds control characters.
             InvalidTimeError: ``at`` is naive or absurd.
+            TypeError: There is no such option.
         """
-        given = {name: value for name, value in locals().items() if name != "self" and value is not UNSET}
+        if unknown:
+            raise self._misplaced(next(iter(unknown)))
+        said = locals()
+        given = {name: value for name in _CHECKS if (value := said[name]) is not UNSET}
         return Caller(self._app, self._definition or self._name, _changed(self._options, self._defaults(), given))
+
+    def _misplaced(self, name: str) -> TypeError:
+        if self._definition is not None and self._definition.takes(name):
+            return TypeError(
+                f"using() takes options, and {name!r} is an argument of {self._name}: pass it to enqueue_sync(…)"
+            )
+        return TypeError(f"using() has no option {name!r}{option_meant(name) or ': it takes ' + ', '.join(OPTIONS)}")
 
     def _defaults(self) -> Options:
         return Options() if self._definition is None else options_of(self._definition)
@@ -338,6 +352,18 @@ _CHECKS: dict[str, tuple[str, Callable[[Any], object]]] = {
     "id": ("id", checked_id),
     "connection": ("connection", lambda value: value),
 }
+
+
+OPTIONS = tuple(_CHECKS)
+"""What ``using`` takes, by name."""
+
+
+def option_meant(name: str) -> str:
+    """Return the end of a sentence about an option that does not exist: ``; did you mean delay?``, or nothing."""
+    from difflib import get_close_matches  # noqa: PLC0415 - costs 3 ms, and most names are right
+
+    near = get_close_matches(name, OPTIONS, n=1, cutoff=0.7)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _payload_by_name(args: Sequence[object], kwargs: Mapping[str, object]) -> str:

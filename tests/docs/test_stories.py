@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -181,7 +182,9 @@ def counted(connection: psycopg.Connection, name: str) -> int:
 
 def test_least_privilege(empty_database, tmp_path):
     closed_to_public(empty_database)
-    rename = own_roles(empty_database, "shop_web", "shop_worker", "shop_oncall", "shop_dashboard", "shop_migrate")
+    rename = own_roles(
+        empty_database, "shop_web", "shop_site", "shop_jobs", "shop_oncall", "shop_dashboard", "shop_migrate"
+    )
     # the listing of members: a prefix of this test's own
     rename["shop\\_%"] = f"{empty_database.name}\\_%"
     rename["billing_"] = f"b{uuid4().hex[:8]}_"
@@ -216,6 +219,33 @@ def test_a_day_of_a_dba_with_psql_alone(empty_database, tmp_path):
             )
             connection.execute("select * from octop_exchange(%s, '{mail}', '{1}', '{send_welcome}')", [worker])
 
+    today = datetime.now(UTC).replace(hour=12)
+    archived = f"octop_tasks_done_{today - timedelta(days=9):%Y%m%d}"
+
+    def finish(days_ago: int) -> None:
+        """Leave a task that ended with success at noon of that day."""
+        with empty_database.connect() as connection:
+            worker = uuid4()
+            connection.execute("insert into octop_tasks (task_type, queue) values ('send_reminder', 'old')")
+            connection.execute(
+                "select octop_register(%s, '', '', 1, null, '', '{old}', %s)", [worker, '[{"name": "send_reminder"}]']
+            )
+            claim = "select id, attempt, claim_id from octop_exchange(%s, '{old}', '{1}', '{send_reminder}')"
+            row = connection.execute(claim, [worker]).fetchone()
+            assert row is not None
+            connection.execute(
+                "select * from octop_exchange(%s, done_ids => array[%s], done_attempts => array[%s], done_claims => array[%s], "
+                "done_results => '{null}')",
+                [worker, *row],
+            )
+            at = today - timedelta(days=days_ago)
+            connection.execute("update octop_tasks set completed_at = %s where id = %s", [at, row[0]])
+            connection.execute("select octop_make_days()")
+
+    def nine_days() -> None:
+        finish(days_ago=9)
+        finish(days_ago=8)
+
     left_open = contextlib.ExitStack()
 
     def open_transaction() -> None:
@@ -226,22 +256,23 @@ def test_a_day_of_a_dba_with_psql_alone(empty_database, tmp_path):
         "a program has opened a transaction and says nothing": open_transaction,
         "a worker has claimed a task and says nothing": claim,
         "the workers have been stopped": lambda: empty_database.connect().execute("delete from octop_workers"),
-        "nine days have gone by": lambda: empty_database.clock.advance(days=9),
+        "one of them is in history": lambda: finish(days_ago=0),
+        "nine days have gone by": nine_days,
     }
     page = HOW_TO / "dba-day.md"
-    story = Story(page, tmp_path, url=empty_database.url, rename={"shop_": prefix}, events=events)
+    rename = {"shop_": prefix, "octop_tasks_done_20260131": archived}
+    story = Story(page, tmp_path, url=empty_database.url, rename=rename, events=events)
     with left_open, story:
         story.run()
-        assert any("octop_drop_days" in each for each in story.printed)
+        dropped = "".join(next(each for each in story.printed if "octop_drop_days" in each).split())
+        assert dropped == "octop_drop_days-----------------1(1row)"
     with empty_database.connect() as connection:
         left = connection.execute(
             "select relname, relnamespace::regnamespace::text from pg_class where relname ~ '^_?octop_' and relkind <> 'i'"
         ).fetchall()
-        ((archived, schema),) = left
-        assert (archived[:17], schema) == ("octop_tasks_done_", "archive")
-        kept = connection.execute(f"select count(*) from archive.{archived}").fetchone()
-        assert kept is not None
-        assert kept[0] > 0
+        assert left == [(archived, "archive")]
+        for name, tasks in ((archived, 1), ("tasks", 2)):
+            assert connection.execute(f"select count(*) from archive.{name}").fetchone() == (tasks,)
         left = connection.execute("select rolname from pg_roles where starts_with(rolname, %s)", [prefix]).fetchall()
         assert sorted(left) == [(f"{prefix}app",), (f"{prefix}oncall",)]
     the_backup_restores(story, empty_database, prefix)

@@ -18,25 +18,22 @@ from weakref import finalize
 
 import psycopg
 from psycopg import AsyncConnection, Connection
-from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
 from octop.engine import private_database
+from octop.engine.admission import admit
 from octop.engine.call import Call, first_value, run, run_async
 from octop.engine.connect import open_connection, open_connection_async
 from octop.engine.failures import translated
 from octop.engine.install import install, status
 from octop.engine.joined import JoinedEnqueue
-from octop.model.errors import ConfigurationError, DatabaseUnreachableError, OctopError
-from octop.model.settings import masked_dsn
+from octop.model.errors import DatabaseUnreachableError, OctopError
 from octop.model.work import NewTask
 
 R = TypeVar("R")
 IDLE_SECONDS_MAX: Final = 300.0
 APPLICATION_NAME: Final = "octop client"
 SIZE_WITHOUT_SETTING: Final = 10
-databases_of_tests: Final[list[str]] = []
-"""DSNs of the test databases in use (``octop.testing``): while there are any, applications lead there or nowhere."""
 
 
 def pool_size() -> Call[int]:
@@ -109,24 +106,6 @@ class Pools:
             _left_to_parents.append((self._idle, self._loops))
             self._begin()
 
-    def _admit(self) -> None:
-        """Refuse to write into a real database from a test that has one of its own.
-
-        Raises:
-            ConfigurationError: A test database is in use, and this application was not pointed at it.
-        """
-        if not databases_of_tests or self._dsn in databases_of_tests:
-            return
-        if _database_of(self._dsn) in set(map(_database_of, databases_of_tests)):
-            return  # as another role: the name of a test database is like no other
-        place = "the private development database" if self._dsn is None else masked_dsn(self._dsn)
-        message = f"a test database is in use here, and this application still leads to {place}: nothing was done"
-        raise ConfigurationError(
-            message,
-            hint="Set octop_app = module:attribute in the pytest settings, override the fixture octop_app, or use"
-            " `with octop_database.override(octop):`.",
-        )
-
     def run(self, call: Call[R], again: Call[R] | None = None) -> R:
         """Run one call in a transaction of its own.
 
@@ -134,6 +113,8 @@ class Pools:
             call: What to run.
             again: The form that may be sent a second time if the connection breaks; None = the error is the caller's.
         """
+        __tracebackhide__ = True
+        admit(self._dsn)
         try:
             with self.connection() as connection:
                 return run(connection, call)
@@ -146,19 +127,24 @@ class Pools:
 
     async def enqueue_async(self, task: NewTask, *, fresh: bool) -> tuple[str, bool]:
         """Enqueue one task, together with others that are enqueued in this event loop now; see ``JoinedEnqueue``."""
+        __tracebackhide__ = True
         return await (await self._loop_pool()).joined.enqueue(task, fresh=fresh)
 
     async def run_async(self, call: Call[R], again: Call[R] | None = None) -> R:
         """Run one call in a transaction of its own; see ``run``."""
+        __tracebackhide__ = True
         return await (await self._loop_pool()).run(call, again)
 
     def run_all(self, calls: Iterable[Call[R]]) -> list[R]:
         """Run calls, made while they are run, in one transaction: all or nothing."""
+        __tracebackhide__ = True
+        admit(self._dsn)
         with self.connection() as connection, _translating(), connection.transaction():
             return [run(connection, call) for call in calls]
 
     async def run_all_async(self, calls: AsyncIterable[Call[R]]) -> list[R]:
         """Run calls, made while they are run, in one transaction: all or nothing."""
+        __tracebackhide__ = True
         pool = await self._loop_pool()
         async with pool.connection() as connection:
             with _translating():
@@ -168,7 +154,6 @@ class Pools:
     @contextlib.contextmanager
     def connection(self) -> Iterator[Connection[Any]]:
         """Lend a blocking connection in autocommit."""
-        self._admit()
         self._own()
         with self._room():
             with self._lock:
@@ -231,14 +216,16 @@ class Pools:
 
     def address(self) -> str:
         """Return the DSN; without one, start the private development database and install Octop there."""
-        self._admit()
+        __tracebackhide__ = True
+        admit(self._dsn)
         if self._dsn is None:
             with _private_lock:
                 self._dsn = _private_url(self._schema)
         return self._dsn
 
     async def _loop_pool(self) -> "_LoopPool":
-        self._admit()
+        __tracebackhide__ = True
+        admit(self._dsn)
         self._own()
         loop = asyncio.get_running_loop()
         found = self._loops.get(loop)
@@ -315,13 +302,6 @@ class _LoopPool:
         """Close what nobody uses now."""
         for old in self._idle.all():
             await old.close()
-
-
-def _database_of(dsn: str | None) -> object:
-    try:
-        return conninfo_to_dict(dsn or "").get("dbname")
-    except psycopg.ProgrammingError:  # opening it says what is wrong with it
-        return None
 
 
 def _close_all(idle: _Idle, pid: int) -> None:

@@ -142,7 +142,7 @@ def status(directory: Path | None = None) -> PrivateDatabase | None:
     return running_server(directory)
 
 
-def reset(directory: Path | None = None) -> None:
+def reset(directory: Path | None = None) -> bool:
     """Stop the private database of a folder and delete its data.
 
     Only what `start` made is deleted; whatever else lies in the folder stays.
@@ -150,13 +150,17 @@ def reset(directory: Path | None = None) -> None:
     Args:
         directory: As in `start`.
 
+    Returns:
+        Whether there was any.
+
     Raises:
         PrivateDatabaseError: The server does not stop, or a file can not be deleted.
     """
     directory = (directory or default_directory()).absolute()
     if not directory.exists():
-        return
+        return False
     with locked(directory):
+        had_data = (directory / "data").exists()
         stop_server(directory)
         for each in ("data", "socket"):
             shutil.rmtree(directory / each, ignore_errors=True)
@@ -167,6 +171,7 @@ def reset(directory: Path | None = None) -> None:
     if left:
         message = f"{directory / left[0]} could not be deleted"
         raise PrivateDatabaseError(message, hint="Is it another user's?")
+    return had_data
 
 
 @contextlib.contextmanager

@@ -353,6 +353,26 @@ def reset_task_type(name: str) -> Call[bool | None]:
     )
 
 
+def forget_task_type(name: str) -> Call[bool]:
+    """Delete the row of a task type, if no worker, no unfinished or frozen task and no freeze names it; answer whether it did.
+
+    Raises:
+        NotPermittedError: The caller may not delete it.
+    """
+    return Call(
+        """
+        delete from octop_task_types y where y.name = %(name)s::text
+           and not exists (select from octop_workers w where y.name = any (w.task_types))
+           and not exists (select from octop_holds h where h.kind = 'task_type' and h.target = y.name)
+           and not exists (select from octop_tasks t where t.task_type = y.name
+                            and t.status in ('pending', 'failed', 'running', 'blocked', 'frozen'))
+        returning y.name
+        """,
+        {"name": name},
+        bool,
+    )
+
+
 # --- for the live view ------------------------------------------------------------------------------------------------
 
 

@@ -226,13 +226,18 @@ class Throwaways:
 # --- the clock ----------------------------------------------------------------------------------------------------------
 
 
+def is_throwaway(name: str) -> bool:
+    """Tell by its name whether a database was made for a test."""
+    return name.startswith((NAME, KEPT))
+
+
 def require_throwaway(name: str) -> None:
     """Refuse to bend the clock of a database that somebody else needs.
 
     Raises:
         ConfigurationError: It is none of ours.
     """
-    if not name.startswith((NAME, KEPT)):
+    if not is_throwaway(name):
         message = f"the clock of the database {name!r} can not be moved: it is not one that octop.testing made"
         raise ConfigurationError(message, hint="Use the fixture octop_database, or octop.testing.Server.")
 

@@ -4,7 +4,6 @@ Arguments are stored by name, and defaults are not stored: a parameter that is a
 changes nothing for the tasks that wait, and a parameter that is gone is a clear error before the body runs.
 """
 
-import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -26,12 +25,14 @@ from octop.model.options import (
 )
 from octop.model.retry import RetryPolicy, checked_retry
 from octop.model.scalars import Codec
+from octop.model.signature import parameters_text, signature_text
 from octop.model.work import TaskTypePolicy
 
 RunIn = Literal["loop", "thread", "process"]
 # The largest value of task.payload_bytes_max: what is over it need not travel to the database to be refused.
 PAYLOAD_CHARACTERS_MAX: Final = 67_108_864
 Retry = RetryPolicy | Sequence[float | timedelta] | None
+__tracebackhide__ = True  # a test that fails in here shows the line that called
 
 
 class TaskOptions(TypedDict, total=False):
@@ -103,7 +104,7 @@ class TaskDefinition:
     @property
     def signature(self) -> str:
         """Return name and signature, as messages show it."""
-        return f"{self.name}{_signature_text(self.function)}"
+        return f"{self.name}{signature_text(self.function)}"
 
     @property
     def plan(self) -> Plan:
@@ -115,6 +116,10 @@ class TaskDefinition:
         if self._plan is None:
             self._plan = _planned(self.function, self.name)
         return self._plan
+
+    def takes(self, name: str) -> bool:
+        """Tell whether a parameter of the function has this name."""
+        return name in inspect.signature(self.function).parameters
 
     def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> str:
         """Write the arguments of one call as the JSON text of a payload.
@@ -174,7 +179,7 @@ class TaskDefinition:
         return values
 
     def _refuse(self, what: str) -> typing.NoReturn:
-        message = f"{self.name}{_signature_text(self.function)} {what}"
+        message = f"{self.name}{signature_text(self.function)} {what}"
         raise InvalidArgumentsError(message, hint="Nothing was enqueued. Correct the call.")
 
     def unbind(self, payload: str) -> dict[str, Any]:
@@ -200,12 +205,12 @@ class TaskDefinition:
         codecs = plan.codecs
         if plan.rest is None and (unknown := [name for name in found if name not in codecs]):
             message = (
-                f"unexpected argument {unknown[0]!r}: {self.name}{_signature_text(self.function)} has no such parameter"
+                f"unexpected argument {unknown[0]!r}: {self.name}{signature_text(self.function)} has no such parameter"
             )
             raise InvalidArgumentsError(message, hint=self._misfit(plan))
         if not plan.required <= found.keys():
             missing = [name for name in codecs if name in plan.required and name not in found]
-            message = f"missing argument {missing[0]!r}: {self.name}{_signature_text(self.function)} needs it"
+            message = f"missing argument {missing[0]!r}: {self.name}{signature_text(self.function)} needs it"
             raise InvalidArgumentsError(message, hint=self._misfit(plan))
         name = ""
         try:
@@ -218,16 +223,7 @@ class TaskDefinition:
         return found
 
     def _misfit(self, plan: Plan) -> str:
-        words = []
-        for each in inspect.signature(self.function).parameters.values():
-            if each.name in plan.contexts:
-                continue
-            kind, default = each.annotation, each.default
-            word = each.name if each.kind is not each.VAR_KEYWORD else f"**{each.name}"
-            if kind is not each.empty:
-                word += f": {kind if isinstance(kind, str) else inspect.formatannotation(kind)}"
-            words.append(word if default is each.empty else f"{word} = {default!r}")
-        takes = ", ".join(words) or "nothing"
+        takes = parameters_text(self.function, plan.contexts)
         return f"The task was enqueued for another version of the function, or the call was wrong. It takes: {takes}."
 
     def call(self, arguments: Mapping[str, Any], context: Context | None = None) -> Any:
@@ -422,8 +418,3 @@ def _is_context(hint: object) -> bool:
 def _result_codec(hint: object) -> Codec:
     # `-> None` promises nothing about what comes back: a task that returns something all the same has not failed.
     return ANY if hint in (None, type(None), typing.NoReturn) else codec_for(hint)
-
-
-@functools.cache
-def _signature_text(function: Callable[..., Any]) -> str:
-    return str(inspect.signature(function))

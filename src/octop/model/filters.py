@@ -92,17 +92,17 @@ def parse_words(words: Iterable[str]) -> Filter:
     return Filter(read)
 
 
-def exactly(key: str, text: str) -> Filter:
-    """Return the filter that wants exactly this text of a key: what an option such as `--queue` says.
+def exactly(key: str, *texts: str) -> Filter:
+    """Return the filter that wants exactly this text of a key, or one of several: what options such as `--queue` say.
 
     Raises:
-        InvalidFilterError: The text cannot stand in a filter.
+        InvalidFilterError: A text cannot stand in a filter.
 
     Example:
-        >>> render(exactly("queue", "a*b"))
-        'queue:"a*b"'
+        >>> render(exactly("queue", "a*b", "c"))
+        'queue:"a*b",c'
     """
-    return parse_words([f"{key}:{quoted(text)}"])
+    return parse_words([f"{key}:{','.join(map(quoted, texts))}"])
 
 
 def since(seconds: float) -> Filter:
@@ -227,9 +227,22 @@ def _condition(word: str) -> Condition:
     return Condition(key.name, tuple(_test(word, key, each) for each in _cut(halves[1], ",")), path, bool(sign))
 
 
+_OTHER_SIGN: Final = re.compile(r"([A-Za-z_]+(?:\.[\w.]+)?)(==?|!=|>=?|<=?)(.+)", re.DOTALL)
+_ID: Final = re.compile(r"[0-9a-f]{8}[0-9a-f-]*", re.IGNORECASE)
+
+
 def _about_no_colon(rest: str) -> str:
     if rest in set(Status):
         return f"Did you mean status:{rest}?"
+    if _ID.fullmatch(rest):
+        return f"Did you mean id:{rest}?"
+    if other := _OTHER_SIGN.fullmatch(rest):
+        name, sign, value = other.groups()
+        sign = {"=": "", "==": "", "!=": "-"}.get(sign, sign)
+        first, dot, path = name.partition(".")
+        if key := BY_NAME.get(first):
+            written = f"{key.name}{dot}{path}:{sign.strip('-')}{value}"
+            return f"Did you mean {'-' if sign == '-' else ''}{written}?"
     example = BY_NAME[rest].examples[0] if rest in BY_NAME else "status:failed"
     return f"A word of a filter is key:value, as in {example}; octop help filters lists all keys."
 

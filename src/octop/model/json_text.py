@@ -60,7 +60,11 @@ class RefusedError(Exception):
         """Return the public error for a value that was read from a row."""
         if self.of_time:
             return InvalidTimeError(self.message, hint="Write moments with an offset, as in 2030-01-01T09:00:00+08:00.")
-        return InvalidArgumentsError(self.message, hint="The payload does not fit the function that is registered now.")
+        hint = "The payload does not fit the function that is registered now."
+        if self.wanted == "a str" and len(self.steps) == 1:
+            name = self.steps[0]
+            hint += f" On a command line digits are a number; text keeps double quotes: {name}='\"42\"'."
+        return InvalidArgumentsError(self.message, hint=hint)
 
 
 def path_of(steps: list[str | int]) -> str:

@@ -17,6 +17,7 @@ DELAY_DAYS_MAX: Final = 36_500
 RETRIES_MAX: Final = 1_000
 VERSION_MAX: Final = 1_000
 TAGS_MAX: Final = 50
+__tracebackhide__ = True  # a test that fails in here shows the line that called
 
 
 class Unset(Enum):

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
+from octop.engine.admission import databases_of_tests
 from octop.model.errors import ConfigurationError
 from octop.testing.bent_clock import Clock
 
@@ -20,16 +21,12 @@ def push(database: "Database", app: "Octop | None") -> None:
 
     Applications that lead anywhere else are refused meanwhile: a test must not write into a real database.
     """
-    from octop.engine.pools import databases_of_tests  # noqa: PLC0415 - loads psycopg
-
     _pairs.append((database, app))
     databases_of_tests.append(database.dsn)
 
 
 def remove(database: "Database", app: "Octop | None") -> None:
     """Take back the latest ``push`` of these two."""
-    from octop.engine.pools import databases_of_tests  # noqa: PLC0415 - loads psycopg
-
     for at in range(len(_pairs) - 1, -1, -1):
         if _pairs[at][0] is database and _pairs[at][1] is app:
             del _pairs[at]

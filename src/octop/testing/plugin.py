@@ -1,6 +1,8 @@
-"""The pytest plugin: fixtures for a database per test. Nothing happens in a run that asks for none of them.
+"""The pytest plugin: fixtures for a database per test, and no way by accident from a test to a real database.
 
-It is loaded at every start of pytest where Octop is installed, so it imports nothing but pytest; no fixture is autouse.
+While pytest runs, applications reach the databases of tests and those that the setting ``octop_allow_databases`` names. Else
+nothing happens in a run that asks for no fixture. The plugin is loaded at every start of pytest where Octop is installed, so it
+imports nothing but pytest, and no fixture is autouse.
 
 octop_database  a database of the test's own, ``octop.testing.Database``; the application of ``octop_app`` points at it
 octop_app       the application: setting ``octop_app``, OCTOP_APP, octop.toml, else tasks.py; may be overridden in conftest.py
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 _SERVER = pytest.StashKey["Server"]()
 _KEPT = pytest.StashKey["list[tuple[str, str]]"]()
+_ALLOWED = pytest.StashKey["list[str]"]()
 NAME_IT = (
     "Set octop_app = module:attribute in the pytest settings, or override the fixture octop_app"
     " (to return None, if the tests enqueue nothing through an application)."
@@ -38,6 +41,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare settings and flags."""
     parser.addini("octop_app", "module:attribute of the application that tests use.", default="")
     parser.addini("octop_dsn", "Server for test databases (default: OCTOP_TEST_DSN, else a private one).", default="")
+    parser.addini(
+        "octop_allow_databases",
+        "Names of databases, or patterns such as test_*, that applications may use in tests without octop_database.",
+        type="args",
+        default=[],
+    )
     parser.getgroup("octop").addoption(
         "--octop-keep",
         action="store_true",
@@ -46,12 +55,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin without a server."""
+    """Begin without a server, and keep applications away from real databases."""
+    from octop.engine.admission import runs_of_tests  # noqa: PLC0415 - some milliseconds, for a run and not for an import
+
     config.stash[_KEPT] = []
+    config.stash[_ALLOWED] = allowed = list(config.getini("octop_allow_databases"))
+    runs_of_tests.append(allowed)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Let go of the server."""
+    """Let go of the server, and of applications."""
+    from octop.engine.admission import runs_of_tests  # noqa: PLC0415 - likewise
+
+    allowed = config.stash.get(_ALLOWED, None)
+    runs_of_tests[:] = [each for each in runs_of_tests if each is not allowed]
     server = config.stash.get(_SERVER, None)
     if server is not None:
         server.close()
@@ -83,7 +100,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 @pytest.fixture(scope="session")
 def octop_app(pytestconfig: pytest.Config) -> Octop | None:
     """Give the application that tests use: setting octop_app, else OCTOP_APP, the settings files, or tasks.py."""
-    from octop.model.errors import ApplicationError  # noqa: PLC0415 - a run without Octop loads nothing of it
+    from octop.model.errors import ApplicationError  # noqa: PLC0415 - a run without Octop loads little of it
     from octop.model.settings import load_settings  # noqa: PLC0415 - likewise
     from octop.worker.load import Named, load_application, named_application  # noqa: PLC0415 - likewise
 
