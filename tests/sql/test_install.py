@@ -246,6 +246,18 @@ def test_two_schemas_of_one_database_do_not_know_each_other(empty):
         ) == [(1, 1)]
 
 
+@pytest.mark.parametrize("renamed", ["shop", "Odd name"])
+def test_a_schema_that_was_renamed_is_not_current_until_it_is_upgraded(empty, renamed):
+    prefix = own_prefix(empty)
+    install(empty.url, schema="jobs", role_prefix=prefix)
+    with empty.connect() as connection:
+        assert status(connection, "jobs").current
+        do(connection, f'alter schema jobs rename to "{renamed}"')
+        assert not status(connection, renamed).current
+        assert install(empty.url, schema=renamed, role_prefix=prefix).current
+    smoke(empty.url, renamed)
+
+
 def test_other_things_in_the_schema_stay_as_they_are(empty):
     with empty.connect() as connection:
         do(connection, "create table app (id int)")

@@ -50,6 +50,11 @@ def octop(monkeypatch, capsys):
 def test_the_first_steps_work_as_the_demo_says(octop, tmp_path):
     assert json.loads(octop("db", "status", "--json").stdout)["running"] is False
     assert "the private database" in octop("tasks", "list", code=5).stderr
+    # who only reads makes nothing; who enqueues has it made, as in a program
+    said = octop("enqueue", "noop").stderr
+    assert "octop: Installed Octop in the schema public of the private database." in said
+    assert "Installed" not in octop("enqueue", "noop").stderr
+    octop("db", "reset", "--yes")
     octop("migrate")
     found = json.loads(octop("db", "status", "--json").stdout)
     assert found["running"] is True

@@ -131,3 +131,23 @@ def test_the_owners_role_that_runs_the_doctor_keeps_its_rights(shop, monkeypatch
     assert mighty["cure"] == []
     assert "login of this very session" in mighty["hint"]
     assert all(each["what"] != f"{shop.owner} is a member of {shop.owner}" for each in found)
+
+
+def test_whoever_works_by_a_role_that_was_renamed_goes_on_working(shop):
+    """The next upgrade makes the role anew, and the one with the other name keeps its rights: each to be revoked, if that were all."""
+    renamed = f"{shop.prefix}runner"
+    shop.database.roles.append(renamed)
+    login = shop.database.make_role(f"{shop.prefix}worker", name="login")
+    shop.database.psql(f"alter role {shop.prefix}worker rename to {renamed}")
+    assert entry.run(["migrate", "--again", "--role-prefix", shop.prefix]) == 0
+    found = shop.doctor.findings("--only", "grants")
+    assert found
+    for each in found:
+        assert each["what"].startswith(renamed)
+        assert commands([each])[0] == f'grant "{shop.prefix}worker" to "{renamed}";'
+        assert f'was that role renamed? Then better: drop role "{shop.prefix}worker";' in each["hint"]
+        shop.doctor.cure(each)
+    assert shop.doctor.findings("--only", "grants", code=0) == []
+    with shop.database.connect() as connection:
+        may = "select has_function_privilege(%s, p.oid, 'execute') from pg_proc p where proname = 'octop_exchange'"
+        assert value(connection, may, login)

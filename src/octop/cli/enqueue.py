@@ -106,6 +106,7 @@ def enqueue(
         tags=list(tags) or None,
         min_version=min_version,
     )
+    invocation.prepare_private()
     with invocation.connection() as connection:
         found, created = run(connection, calls.octop_enqueue_many([new], fresh=False))[0]
         if not created:

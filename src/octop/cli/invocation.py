@@ -115,6 +115,19 @@ class Invocation:
                     raise
                 raise
 
+    def prepare_private(self) -> None:
+        """Install what is missing in the private database, as the library does; another one is its DBA's."""
+        if self.settings.dsn is not None:
+            return
+        from octop.engine.install import install, status  # noqa: PLC0415 - loads psycopg
+
+        with self.connection() as connection:
+            found = status(connection, self.settings.schema)
+        if not found.current:
+            install(self.database_url, schema=self.settings.schema)
+            done = "Upgraded" if found.present else "Installed"
+            self.output.say(f"octop: {done} Octop in the schema {self.settings.schema} of the private database.")
+
     def ask(self, call: Call[R]) -> R:
         """Run one call on a connection of its own."""
         from octop.engine.call import run  # noqa: PLC0415 - loads psycopg

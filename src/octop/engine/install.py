@@ -26,7 +26,7 @@ class Installed:
         missing: Migrations of this package that have not run.
         changed: Installed migrations whose text differs from this package's.
         newer: Installed migrations that this package does not know.
-        functions_current: Are functions, views and grants those of this package?
+        functions_current: Are functions, views and grants those of this package, made for the schema's present name?
     """
 
     schema: str
@@ -77,6 +77,14 @@ def status(connection: Connection[Any], schema: str = "public") -> Installed:
             table = f"{script.quoted(schema)}.octop_migrations"
             cursor.execute(f"select name, checksum, version from {table}".encode())  # noqa: S608 - an identifier, quoted above
             theirs = {name: (checksum, version) for name, checksum, version in cursor.fetchall()}
+            # the path that was pinned is the schema's name of then: ALTER SCHEMA … RENAME leaves the functions behind
+            cursor.execute(
+                "select exists (select from pg_proc p join pg_namespace n on n.oid = p.pronamespace"
+                " where n.nspname = %s and p.proname = 'octop_exchange'"
+                " and p.proconfig @> array[format('search_path=%%I, pg_temp', n.nspname)])",
+                (schema,),
+            )
+            (pinned,) = cursor.fetchone() or (False,)
     except psycopg.Error as error:
         raise translated(error) from error
     functions = theirs.pop(script.FUNCTIONS, None)
@@ -87,7 +95,7 @@ def status(connection: Connection[Any], schema: str = "public") -> Installed:
         missing=tuple(name for name in ours if name not in theirs),
         changed=tuple(name for name, checksum in ours.items() if name in theirs and theirs[name][0] != checksum),
         newer=tuple(name for name in theirs if name not in ours),
-        functions_current=functions is not None and functions[0] == script.functions_checksum(),
+        functions_current=pinned and functions is not None and functions[0] == script.functions_checksum(),
     )
 
 

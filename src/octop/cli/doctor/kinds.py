@@ -175,7 +175,9 @@ def chosen(words: tuple[str, ...]) -> frozenset[str]:
         these = {kind.id for kind in KINDS if word in {kind.id, kind.subject}}
         if not these:
             near = difflib.get_close_matches(word, [*BY_ID, *subjects()], n=1)
-            message = f"{word!r} is no finding" + (f"; did you mean {near[0]}?" if near else "")
+            message = f"{word!r} is no finding" + (
+                f"; did you mean {near[0]}?" if near else f". There are, of each all: {', '.join(subjects())}"
+            )
             raise LookupError(message)
         ids |= these
     return frozenset(ids)

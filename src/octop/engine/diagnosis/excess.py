@@ -29,6 +29,7 @@ def excess(
         (kind, thing, column, f"{role_prefix}{grantee}", privilege)
         for kind, thing, column, grantee, privilege in expected.grants
     }
+    own = {grantee for _, _, _, grantee, _ in wanted}
     by: dict[tuple[str, str], list[Right]] = defaultdict(list)
     for right in sorted(found.grants - wanted, key=str):
         by[_kind(right, expected, found), right[3]].append(right)
@@ -36,7 +37,14 @@ def excess(
         who = name(grantee) if grantee else "public"
         lines = tuple(_revocations(rights, schema, who))
         hint = ""
-        if grantee and (role := _role_instead(finding, rights)):
+        if grantee and grantee not in own and (whole := _role_within(grantee, expected, found)):
+            ours = name(f"{role_prefix}{whole}")
+            lines = (f"grant {ours} to {who};", *lines)
+            hint = (
+                f"It has all the rights of {ours}: was that role renamed?"
+                f" Then better: drop role {ours}; alter role {who} rename to {ours};"
+            )
+        elif grantee and (role := _role_instead(finding, rights)):
             lines = (f"grant {name(f'{role_prefix}{role}')} to {who};", *lines)
             if role == PRODUCER:
                 also = f"grant {name(f'{role_prefix}worker')} to {who};"
@@ -65,6 +73,16 @@ def _kind(right: Right, expected: Picture, found: Picture) -> str:
         return "grants.on_leaf"
     reads = privilege in {"SELECT", "USAGE"}
     return "grants.direct" if reads and grantee else "grants.too_wide"
+
+
+def _role_within(grantee: str, expected: Picture, found: Picture) -> str | None:
+    """Return that of our roles all of whose rights somebody has directly, the largest; whoever lost them would stop working."""
+    theirs = {right[:3] + right[4:] for right in found.grants if right[3] == grantee}
+    roles: dict[str, set[tuple[str | None, ...]]] = defaultdict(set)
+    for right in expected.grants:
+        roles[right[3]].add(right[:3] + right[4:])
+    whole = [role for role, rights in roles.items() if role and rights <= theirs]
+    return max(whole, key=lambda role: len(roles[role]), default=None)
 
 
 def _role_instead(finding: str, rights: list[Right]) -> str | None:

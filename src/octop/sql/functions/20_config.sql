@@ -80,7 +80,7 @@ begin
   return (select c.value -> 'value' from octop_config c where c.key = octop_config_set.key);
 end $$;
 comment on function octop_config_set(text, jsonb) is
-  'Set one setting and return its value. Errors: OC201 unknown key, OC202 bad value, OC203 settings that disagree (at commit). '
+  'Set one setting and return its value, which is JSON in quotes: ''5'', ''true'', ''"text"''. Errors: OC201 unknown key, OC202 bad value, OC203 settings that disagree (at commit). '
   'Example: select octop_config_set(''task.default_max_retries'', ''5'');';
 
 create or replace function _octop_config_check() returns trigger
