@@ -17,8 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import servers
-from tests.servers import Database, Server
+# python -O drops the assertions of modules that pytest does not rewrite, and of itself it rewrites those with tests alone
+pytest.register_assert_rewrite("tests")
+
+from tests import servers  # noqa: E402 - what is imported earlier is not rewritten
+from tests.servers import Database, Server  # noqa: E402 - as above
 
 _RUN = pytest.StashKey[servers.Run]()
 

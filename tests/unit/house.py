@@ -79,7 +79,8 @@ def house_test(function):
             await function()
         finally:
             while HOUSES:
-                assert await HOUSES.pop().close()
+                closed = await HOUSES.pop().close()
+                assert closed
 
     def run():
         asyncio.run(and_close())
