@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
+import psycopg
 import pytest
 
 from octop.cli import entry
@@ -54,6 +55,8 @@ def test_the_first_steps_work_as_the_demo_says(octop, tmp_path):
     said = octop("enqueue", "noop").stderr
     assert "octop: Installed Octop in the schema public of the private database." in said
     assert "Installed" not in octop("enqueue", "noop").stderr
+    Path("first_steps.py").write_text("from octop import Octop\n\noctop = Octop()\n")
+    assert "All your projects share the private database" in octop("check", "-A", "first_steps", code=1).stderr
     octop("db", "reset", "--yes")
     octop("migrate")
     found = json.loads(octop("db", "status", "--json").stdout)
@@ -62,6 +65,9 @@ def test_the_first_steps_work_as_the_demo_says(octop, tmp_path):
     assert re.search(r"server_pid +\d+$", octop("db", "status").stdout, re.MULTILINE)
     url = octop("db", "url").stdout.strip()
     assert url.startswith("postgresql:///octop?host=")
+    of_a_schema = octop("db", "url", "--schema", "Shop 2").stdout.strip()
+    with psycopg.connect(of_a_schema) as connection:
+        assert connection.execute("show search_path").fetchone() == ('"Shop 2"',)
     command = [sys.executable, "-m", "octop", "db", "psql", "-At", "-c", "select count(*) from octop_tasks"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "0\n"
     # what the settings say of a schema, psql follows; of another database it tells

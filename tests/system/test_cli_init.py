@@ -124,6 +124,23 @@ def test_init_writes_what_is_missing_and_says_what_stays(project, tmp_path):
     assert (tmp_path / "octop.toml").read_text() == 'app = "shop"\n'
 
 
+@pytest.mark.parametrize(
+    ("folder", "schema"),
+    [("two", "two"), ("My-Shop 2", "my_shop_2"), ("public", "public"), ("pg_x", "public"), ("2nd", "public")],
+)
+def test_init_of_a_named_folder_parts_it_from_other_projects(project, tmp_path, monkeypatch, folder, schema):
+    monkeypatch.delenv("OCTOP_SCHEMA", raising=False)
+    project("init", folder)
+    monkeypatch.chdir(tmp_path / folder)
+    assert load_settings(environment={}).schema == schema
+
+
+def test_init_leaves_the_schema_of_a_named_database_alone(project, tmp_path, monkeypatch):
+    project("--dsn", "postgresql:///shop", "init", "two")
+    monkeypatch.chdir(tmp_path / "two")
+    assert load_settings(environment={}).schema == "public"
+
+
 def test_init_never_writes_over_a_file(project, tmp_path):
     (tmp_path / "octop.toml").write_text("mine")
     (tmp_path / "tasks.py").write_text("mine too")

@@ -39,7 +39,7 @@ def test_who_waits_for_a_task_that_nobody_runs_is_told_why_once_and_how_to_wait_
     ((task_id,),) = rows.execute("select id::text from octop_tasks").fetchall()
     assert octop.err.splitlines() == [
         f"waiting for {task_id}: It is due, and no living worker serves the queue default and knows the type npa."
-        " Start one: octop worker -A module:attribute",
+        " Start one: octop worker -A module:attribute, or octop dev while you write",
         f"waiting for {task_id}: The queue default is paused (lunch). To go on: octop queues resume default",
         f"octop: interrupted; task {task_id} goes on: octop tasks wait {task_id}",
     ]

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import click
 
@@ -98,8 +99,10 @@ def status(invocation: Invocation) -> None:
 @global_options(reads=True)
 @pass_invocation
 def url(invocation: Invocation, show_password: bool) -> None:
-    """Print its DSN, starting it if need be: psql "$(octop db url)"."""
+    """Print its DSN, starting it if need be: psql "$(octop db url)". It finds the tables of the schema that you set."""
     found = private_database.start().url
+    if options := psql_options(invocation.settings.schema):
+        found += f"&options={quote(options, safe='')}"
     found = found if show_password else masked_dsn(found)
     if invocation.as_json:
         invocation.output.json({"url": found})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
@@ -120,13 +121,18 @@ def _greet(invocation: Invocation, dsn: str, loaded: Loaded) -> None:
                 f"octop dev: running {_shown(loaded)} ({number(loaded.task_types, 'task type')});"
                 " the worker starts again when a Python file changes; Ctrl-C ends",
                 f"octop dev: the database: {masked_dsn(dsn)}{place}",
-                "In another terminal, in this folder:",
+                f"In another terminal, in this folder{_environment()}:",
                 *([f"  {first}"] if first else []),
                 *(f"  {words:<{width}}  {says}" for words, says in lines),
                 "",
             ]
         )
     )
+
+
+def _environment() -> str:
+    """Return how a new shell finds this octop, where it is one of a virtual environment."""
+    return f", after `. {quote(f'{sys.prefix}/bin/activate')}`" if sys.prefix != sys.base_prefix else ""
 
 
 def _shown(loaded: Loaded) -> str:
@@ -143,5 +149,5 @@ def _warn_of(others: list[dict[str, Any]], serves: Collection[str], output: Outp
         if shared := sorted({*serves} & {*other["queues"]}):
             output.warn(
                 f"another worker serves {', '.join(shared)} here, maybe with other code: {other['name'] or other['id']}"
-                f' (on {other["host"]}, pid {other["pid"]}). To part two projects: schema = "NAME" in octop.toml'
+                f' (on {other["host"]}, pid {other["pid"]}). To part two projects: schema = "NAME" in octop.toml, then octop dev again'
             )

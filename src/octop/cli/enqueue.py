@@ -9,6 +9,7 @@ from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.moments import DURATION, MOMENT
 from octop.cli.payload import payload_from
 from octop.cli.policy import doubt_about_type
+from octop.cli.program import typed_name
 from octop.cli.task_ids import TASK_ID
 from octop.cli.tasks import ending_of, report_ended, wait_until_ended
 from octop.engine import calls
@@ -112,7 +113,8 @@ def enqueue(
         if not created:
             invocation.output.say(f"There is a task {found} already: nothing was enqueued.")
         if created and (doubt := doubt_about_type(connection, task_type)):
-            invocation.output.warn(doubt)
+            undo = f". Not meant? Then: {typed_name()} tasks cancel {found}" if wait else ""
+            invocation.output.warn(f"{doubt}{undo}")
         if wait or wait_timeout is not None:
             ended = wait_until_ended(invocation, connection, found, wait_timeout)
             if not invocation.as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import tomllib
 from importlib import resources
 from pathlib import Path
@@ -41,6 +42,9 @@ def init(invocation: Invocation, directory: Path, force: bool) -> None:
     octop.toml   which application, and where a database is named
     .ruff.toml   rules for task modules, each with its reason
 
+    With DIR, and no database named, octop.toml gives the project a schema of that name: all projects share the private
+    database, and so do not meet there.
+
     What is there already stays; when tasks.py and octop.toml both are, nothing is written (exit code 8). Where ruff is
     configured already, nothing is changed: what to add is printed.
     """
@@ -52,6 +56,9 @@ def init(invocation: Invocation, directory: Path, force: bool) -> None:
         )
     ruff = _ruff_of(directory)
     texts = {name: _text(name) for name in FILES if name not in kept}
+    schema = "" if str(directory) == "." or invocation.settings.dsn is not None else _schema_of(directory)
+    if schema and TOML in texts:
+        texts[TOML] = texts[TOML].replace('# schema = "public"', f'schema = "{schema}"')
     if TASKS in kept:
         texts[TOML] = texts[TOML].replace('app = "tasks:octop"', 'app = "tasks"')  # whatever it calls its application
     if ruff is None:
@@ -77,6 +84,12 @@ def init(invocation: Invocation, directory: Path, force: bool) -> None:
         invocation.output.say(f"\n{ruff} configures ruff already; the contract of task modules, to add there:\n")
         invocation.output.line(rules)
     _say_next(invocation, directory, ours=not kept)
+
+
+def _schema_of(directory: Path) -> str:
+    """Return the folder's name as the name of a schema; "" = it is none without quotes."""
+    plain = re.sub(r"[^a-z0-9]+", "_", directory.resolve().name.lower()).strip("_")
+    return plain if re.match("(?!pg_|public$|information_schema$)[a-z]", plain) and len(plain) < 64 else ""
 
 
 def _say_next(invocation: Invocation, directory: Path, *, ours: bool) -> None:

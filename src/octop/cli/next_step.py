@@ -129,7 +129,7 @@ def _because(reason: str) -> str:
 
 def _nobody(task: Mapping[str, Any], known: Mapping[str, Any]) -> str:
     queue, name = task["queue"], task["task_type"]
-    start = "Start one: octop worker -A module:attribute"
+    start = "Start one: octop worker -A module:attribute, or octop dev while you write"
     if known["too_old"]:
         version = task.get("min_version")
         return f"the code of the living workers is older than version {version} of the type {name}. Deploy it, and restart them."

@@ -67,7 +67,10 @@ def types() -> None:
 @global_options(reads=True)
 @pass_invocation
 def list_(invocation: Invocation) -> None:
-    """List the task types that workers declared or waiting tasks name, with what waits and who knows them."""
+    """List the task types that workers declared or waiting tasks name, with what waits and who knows them.
+
+    A dash is what the task, the queue or the configuration says: octop config show --origin
+    """
     rows = invocation.ask(steering.list_task_types())
     if invocation.as_json:
         invocation.output.json(rows)

@@ -81,7 +81,7 @@ def status(connection: Connection[Any], schema: str = "public") -> Installed:
             cursor.execute(
                 "select exists (select from pg_proc p join pg_namespace n on n.oid = p.pronamespace"
                 " where n.nspname = %s and p.proname = 'octop_exchange'"
-                " and p.proconfig @> array[format('search_path=%%I, pg_temp', n.nspname)])",
+                " and p.proconfig @> array['search_path=' || pg_catalog.quote_ident(n.nspname::text) || ', pg_temp'])",
                 (schema,),
             )
             (pinned,) = cursor.fetchone() or (False,)

@@ -5,6 +5,7 @@ Its options come as a message over the socket that is its standard input, so tha
 
 import asyncio
 import functools
+import io
 import logging
 import os
 import signal
@@ -37,6 +38,9 @@ def main() -> int:
     options = WorkerOptions(**hello["options"])
     configure_logging(options.log_format, options.log_level)
     # What tasks enqueue goes to the database that the worker serves, unless the application itself names one.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)  # what a task prints is to be seen at once, also in a file
     os.environ["OCTOP_DSN"] = options.dsn
     os.environ["OCTOP_SCHEMA"] = options.schema
     try:

@@ -9,6 +9,7 @@ import click
 from octop.cli.findings import failing
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.output import number
+from octop.model.settings import DEFAULT_SCHEMA
 
 if TYPE_CHECKING:
     from octop.cli.check.payloads import Looked
@@ -118,6 +119,12 @@ class _Report:
             listing.finding(finding)
         for line in self._words():
             output.line(line)
+        settings = self._invocation.settings
+        if self.findings and self._looked is not None and settings.dsn is None and settings.schema == DEFAULT_SCHEMA:
+            output.say(
+                "All your projects share the private database: if these tasks are another one's, part them with"
+                ' schema = "NAME" in octop.toml.'
+            )
 
     def _looked_at(self) -> dict[str, Any]:
         looked = self._looked
