@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 # python -O drops the assertions of modules that pytest does not rewrite, and of itself it rewrites those with tests alone
-pytest.register_assert_rewrite("tests")
+pytest.register_assert_rewrite("tests.servers", "tests.docs", "tests.sql", "tests.system", "tests.unit")
 
 from tests import servers  # noqa: E402 - what is imported earlier is not rewritten
 from tests.servers import Database, Server  # noqa: E402 - as above

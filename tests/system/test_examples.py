@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -11,10 +12,15 @@ import sys
 import threading
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from octop.engine.install import install
+from tests import servers
 from tests.docs.story import Story, libpq, plain_environment
 from tests.servers import HOUSE
+from tests.sql.crew import do, rows, value
+from tests.system.apps.running import until
 
 EXAMPLES = HOUSE / "examples"
 
@@ -30,6 +36,35 @@ def test_the_readme_of_an_example_is_true_line_by_line(name: str, database, tmp_
     shutil.copytree(EXAMPLES / name, folder)
     with Story(EXAMPLES / name / "README.md", folder, url=database.url, rename={"8000": free_port()}) as story:
         story.run()
+
+
+PG_CRON = sorted(Path("/usr/lib/postgresql").glob("*/lib/pg_cron.so"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PG_CRON, reason="no pg_cron here (Debian: postgresql-15-cron); .ci/run installs it")
+def test_the_nightly_report_is_enqueued_by_pg_cron():
+    text = (EXAMPLES / "nightly_report" / "README.md").read_text()
+    (statement,) = re.findall(r"^```sql\n(SELECT cron\.schedule.*?)```", text, re.MULTILINE | re.DOTALL)
+    settings = {
+        "shared_preload_libraries": "pg_cron",
+        "cron.database_name": "octop",
+        "cron.use_background_workers": "on",  # it need not log in
+    }
+    with (
+        servers.own_server(int(PG_CRON[-1].parts[-3]), settings) as server,
+        psycopg.connect(server.url(), autocommit=True) as connection,
+    ):
+        install(server.url())
+        do(connection, "create extension pg_cron")
+        do(connection, statement)
+        assert rows(connection, "select schedule, active from cron.job") == [("0 2 * * *", True)]
+        # night falls within a minute
+        do(connection, "select cron.alter_job(jobid, schedule => '* * * * *') from cron.job")
+        until(lambda: value(connection, "select count(*) from octop_tasks"), "pg_cron enqueues", seconds=90)
+        until(lambda: ("succeeded",) in rows(connection, "select status from cron.job_run_details"), "it says so")
+        task = "select distinct task_type, queue, payload ->> 'day' = (created_at::date - 1)::text from octop_tasks"
+        assert rows(connection, task) == [("nightly_report", "reports", True)]
 
 
 class Hooked:
