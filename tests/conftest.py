@@ -12,10 +12,32 @@ own_server      a function that starts a server which the test may stop and kill
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+# What a shell or a CI machine sets for pytest, rich, libpq and Octop itself must decide nothing here. CI makes pytest's summary longer.
+_STEERING = {
+    *("BUILD_NUMBER", "CI", "PYTEST_ADDOPTS", "PYTEST_PLUGINS"),
+    *(
+        "CLICOLOR",
+        "CLICOLOR_FORCE",
+        "COLUMNS",
+        "FORCE_COLOR",
+        "LINES",
+        "NO_COLOR",
+        "PY_COLORS",
+        "TTY_COMPATIBLE",
+        "TTY_INTERACTIVE",
+    ),
+    "DATABASE_URL",
+}
+_OUR_OWN = {"OCTOP_TEST_POSTGRES", "OCTOP_TEST_RUN"}
+for _name in os.environ.keys() - _OUR_OWN:
+    if _name in _STEERING or _name.startswith(("OCTOP_", "PG")):
+        del os.environ[_name]
 
 # python -O drops the assertions of modules that pytest does not rewrite, and of itself it rewrites those with tests alone
 pytest.register_assert_rewrite("tests.servers", "tests.docs", "tests.sql", "tests.system", "tests.unit")
