@@ -167,6 +167,7 @@ def test_a_bar_is_shown_on_a_terminal_alone(octop, rows, monkeypatch):
     octop("tasks", "export")
     assert octop.err == ""
     monkeypatch.setattr(progress, "DELAY_SECONDS", 0)
+    monkeypatch.setenv("TERM", "xterm")  # a dumb terminal gets no bar
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     octop("tasks", "export", "--quiet")
     assert octop.err == ""

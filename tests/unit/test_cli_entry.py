@@ -13,23 +13,33 @@ import pytest
 from octop import __version__
 from octop.cli import entry
 from octop.cli.groups import OTHERS_SAY
-from octop.cli.root import COMMANDS, root
+from octop.cli.root import root
+from octop.cli.tasks.group import tasks
 from octop.model import errors
 
 MODULES_MAX = 100
 """Loaded by `octop --help` beyond those of a bare Python; how long that takes: benchmarks/bench_startup.py."""
 
 
-def test_help_lists_every_command_and_imports_none(capsys):
-    assert entry.run(["--help"]) == 0
+def rows_of(group):
+    """Yield name, place and short help of the commands in a group's table."""
+    for section in group.sections.values():
+        for name, (place, help_text) in section.items():
+            yield name, place, help_text
+
+
+@pytest.mark.parametrize(("arguments", "group"), [([], root), (["tasks"], tasks)], ids=["octop", "octop tasks"])
+def test_help_lists_every_command_of_the_table(arguments, group, capsys):
+    assert entry.run([*arguments, "--help"]) == 0
     printed = capsys.readouterr().out
-    for name, (_, help_text) in COMMANDS.items():
+    for name, _, help_text in rows_of(group):
         assert f"  {name} " in printed
         assert help_text in printed
 
 
-def test_the_table_of_commands_says_what_the_commands_say():
-    for name, (place, help_text) in COMMANDS.items():
+@pytest.mark.parametrize("group", [root, tasks], ids=["octop", "octop tasks"])
+def test_the_table_of_commands_says_what_the_commands_say(group):
+    for name, place, help_text in rows_of(group):
         module, _, attribute = place.partition(":")
         command = getattr(importlib.import_module(module), attribute)
         assert command.name == name
@@ -81,10 +91,7 @@ def test_help_loads_click_and_little_else():
     plain = subprocess.run(
         [sys.executable, "-c", "import sys; print(*sys.modules)"], capture_output=True, text=True, check=True
     )
-    loaded = loaded_by("--help")
-    assert "click" in loaded
-    assert not loaded & {"psycopg", "rich", "asyncio", "importlib.metadata", "tomllib", "json", "traceback"}
-    assert {each for each in loaded if each.startswith("octop.")} == {
+    of_root = {
         "octop.cli",
         "octop.cli.entry",
         "octop.cli.groups",
@@ -93,7 +100,18 @@ def test_help_loads_click_and_little_else():
         "octop.model",
         "octop.model.errors",
     }
-    assert len(loaded - set(plain.stdout.split())) <= MODULES_MAX
+    of_tasks = of_root | {"octop.cli.tasks", "octop.cli.tasks.group"}
+    for arguments, ours in ((["--help"], of_root), (["tasks", "--help"], of_tasks)):
+        loaded = loaded_by(*arguments)
+        assert "click" in loaded
+        assert not loaded & {"psycopg", "rich", "asyncio", "importlib.metadata", "tomllib", "json", "traceback"}
+        assert {each for each in loaded if each.startswith("octop.")} == ours
+        assert len(loaded - set(plain.stdout.split())) <= MODULES_MAX
+
+
+@pytest.mark.parametrize("command", ["list", "export", "retry", "cancel", "delete"])
+def test_help_of_a_command_that_takes_a_filter_loads_no_filters(command):
+    assert not loaded_by("tasks", command, "--help") & {"octop.model.filters", "octop.model.filter_values"}
 
 
 def test_a_command_loads_what_it_needs():
@@ -138,7 +156,7 @@ def test_what_other_programs_call_it_leads_to_commands_that_are_there(capsys):
         path = [word for word in words.split() if word.islower() and ":" not in word]
         assert entry.run([*path, "--help"]) == 0
         assert f"Usage: octop {' '.join(path)}" in capsys.readouterr().out
-    assert not OTHERS_SAY.keys() & COMMANDS.keys()
+    assert not OTHERS_SAY.keys() & root.places.keys()
 
 
 def test_what_was_interrupted_may_say_what_goes_on(monkeypatch, capsys):

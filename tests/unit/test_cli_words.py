@@ -16,7 +16,7 @@ from octop.cli.program import typed_name
 from octop.cli.queues import COLUMNS as QUEUE_COLUMNS
 from octop.cli.root import root
 from octop.cli.task_ids import TASK_ID, TASK_REFERENCE
-from octop.cli.tasks import COLUMNS as TASK_COLUMNS
+from octop.cli.tasks.list import COLUMNS as TASK_COLUMNS
 from octop.cli.worker import QueueLimits, merged_queues
 from octop.cli.workers import COLUMNS as WORKER_COLUMNS
 from octop.model.errors import ConfigurationError, InvalidPayloadError

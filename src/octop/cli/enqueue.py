@@ -11,7 +11,7 @@ from octop.cli.payload import payload_from
 from octop.cli.policy import doubt_about_type
 from octop.cli.program import typed_name
 from octop.cli.task_ids import TASK_ID
-from octop.cli.tasks import ending_of, report_ended, wait_until_ended
+from octop.cli.tasks.wait import ending_of, report_ended, wait_until_ended
 from octop.engine import calls
 from octop.engine.call import run
 from octop.model.ids import new_id

@@ -15,16 +15,15 @@ from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.moments import shortened, spoken
 from octop.cli.output import number
 from octop.cli.tasks.show import print_attempt
-from octop.engine import filtered, reads
+from octop.engine import reads
 from octop.engine.call import run
 from octop.model.errors import TaskNotFoundError
-from octop.model.filter_values import Condition, Equal, Filter, Text
-from octop.model.filters import WILDCARDS_MAX, render_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from octop.cli.output import Output
+    from octop.model.filter_values import Filter
 
 ATTEMPTS_MAX: Final = 10_000
 TASKS_SHOWN: Final = 20
@@ -82,6 +81,8 @@ def failures(
     A FILTER is about the tasks; --since about the attempts. The tasks that failed or froze: octop tasks list
     status:failed,frozen. For psql: select * from octop_failure_groups.
     """
+    from octop.engine import filtered  # noqa: PLC0415 - loads all that filters need; help needs none of it
+
     with invocation.connection() as connection:
         selection = filtered.selected(connection, wanted) if wanted else None
         scope = filtered.Scope(selection, since_seconds=since, most=attempts, group_id=group and group.lower())
@@ -148,6 +149,9 @@ def _ago(seconds: float) -> str:
 
 def _listing(group: dict[str, Any]) -> Iterator[str]:
     """Yield the command that lists the tasks of a group, where its pattern can stand in a filter."""
+    from octop.model.filter_values import Condition, Equal, Filter, Text  # noqa: PLC0415 - as above
+    from octop.model.filters import WILDCARDS_MAX, render_words  # noqa: PLC0415 - as above
+
     message = group["example_message"] or ""
     if message and message == " ".join(message.split()):  # in the pattern every space is one
         pieces = tuple(group["pattern"].split("*"))

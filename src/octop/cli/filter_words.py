@@ -13,12 +13,12 @@ from click.shell_completion import CompletionItem
 from octop.cli.completing import filter_values, queue_names, task_ids, task_type_names
 from octop.cli.moments import DURATION
 from octop.cli.policy import did_you_mean
-from octop.model.filter_values import BY_NAME, KEYS, Filter
-from octop.model.filters import exactly, parse_words, since
 from octop.model.task import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from octop.model.filter_values import Filter
 
     F = TypeVar("F", bound="Callable[..., Any]")
     R = TypeVar("R")
@@ -60,9 +60,15 @@ class FilterCommand(click.Command):
                 break
             after_option = index > 0 and args[index - 1] in taking
             negated = None if after_option else _NEGATED.match(word)
-            ours = negated is not None and (negated[1] in BY_NAME or negated[1][0] not in short)
+            ours = negated is not None and (_is_key(negated[1]) or negated[1][0] not in short)
             written.append(f"{COVER}{word}" if ours else word)
         return super().parse_args(ctx, written)
+
+
+def _is_key(name: str) -> bool:
+    from octop.model.filter_values import BY_NAME  # noqa: PLC0415 - a fifth of the time that help may take
+
+    return name in BY_NAME
 
 
 class FilterWord(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2; 8.1 cannot subscript it
@@ -76,6 +82,8 @@ class FilterWord(click.ParamType):  # type: ignore[type-arg]  # generic since cl
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Offer the keys, and after `status:`, `queue:` and `type:` their values."""
+        from octop.model.filter_values import KEYS  # noqa: PLC0415 - as above
+
         words = [f"{key.name}{'.' if key.kind == 'document' else ':'}" for key in KEYS]
         words = [each for each in words if each != incomplete]
         words += [f"status:{status}" for status in Status if incomplete.startswith("status:")]
@@ -157,6 +165,9 @@ def options_filter(given: dict[str, Any]) -> Filter:
     Raises:
         InvalidFilterError: One of them is no condition.
     """
+    from octop.model.filter_values import Filter  # noqa: PLC0415 - as above
+    from octop.model.filters import exactly, since  # noqa: PLC0415 - as above
+
     names = {"status": "status", "queue": "queue", "task_type": "type", "tenant": "tenant"}
     texts = {key: given.pop(name) for name, key in names.items()}
     texts["status"] = [each for several in texts["status"] for each in several]
@@ -176,6 +187,8 @@ def takes_filter(*, since_help: str | None = None) -> Callable[[Callable[..., R]
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
         @wraps(function)
         def filtered(*arguments: Any, words: Sequence[str], **given: Any) -> R:
+            from octop.model.filters import parse_words  # noqa: PLC0415 - as above
+
             kept = {} if since_help is None else {"since": given.pop("since")}
             wanted = parse_words(words) & options_filter(given)
             return function(*arguments, wanted=wanted, **kept, **given)

@@ -1,13 +1,15 @@
-"""Groups of commands that help who typed nothing, or nearly the right name."""
+"""Groups of commands that help who typed nothing, or nearly the right name; and that load what is called, not what is listed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import importlib
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
 
 import click
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+Sections: TypeAlias = Mapping[str, Mapping[str, tuple[str, str]]]
+"""Titles of a help; under each the names of commands, with the place of the command (`module:attribute`) and its short help."""
 
 OTHERS_SAY: Final[Mapping[str, tuple[str, ...]]] = {
     "add": ("enqueue TYPE",),
@@ -67,5 +69,33 @@ def elsewhere(root: click.Context, name: str) -> list[str]:
     return [
         f"`octop {outer} {name}`"
         for outer in group.list_commands(root)
-        if isinstance(inner := group.get_command(root, outer), click.Group) and name in inner.commands
+        if isinstance(inner := group.get_command(root, outer), click.Group) and name in inner.list_commands(root)
     ]
+
+
+class LazyGroup(Group):
+    """A group that imports a command's module when the command is called, not when its name is listed."""
+
+    def __init__(self, *arguments: Any, sections: Sections, **options: Any) -> None:
+        """Keep the table of the commands."""
+        super().__init__(*arguments, **options)
+        self.sections = sections
+        self.places = {name: place for section in sections.values() for name, (place, _) in section.items()}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the help."""
+        return list(self.places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        if cmd_name not in self.places:
+            return None
+        module, _, attribute = self.places[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from the table, so that help imports none of them."""
+        for title, section in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, help_text) for name, (_, help_text) in section.items()])

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
 from octop import __version__
-from octop.cli.groups import Group
+from octop.cli.groups import LazyGroup, Sections
 from octop.cli.invocation import global_options
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-SECTIONS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
+SECTIONS: Final[Sections] = {
     "Begin": {
         "init": ("octop.cli.init:init", "Write tasks.py, octop.toml and .ruff.toml to begin with."),
         "dev": ("octop.cli.dev:dev", "Run your tasks while you write them: database, schema, worker."),
@@ -26,7 +22,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "enqueue": ("octop.cli.enqueue:enqueue", "Enqueue one task."),
     },
     "Look and act": {
-        "tasks": ("octop.cli.tasks:tasks", "List, show, explain, retry, cancel, delete, export, wait."),
+        "tasks": ("octop.cli.tasks.group:tasks", "List, show, explain, retry, cancel, delete, export, wait."),
         "failures": ("octop.cli.failures:failures", "Show what fails: alike errors together."),
         "top": ("octop.cli.top.command:top", "Watch queues, workers and tasks live, and act with keys."),
         "queues": ("octop.cli.queues:queues", "List, show, set, pause, resume, scale and reset queues."),
@@ -45,33 +41,10 @@ SECTIONS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     },
 }
 
-COMMANDS: Final = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
-
-
-class LazyGroup(Group):
-    """A group that imports a command's module when the command is called, not when its name is listed."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of the help."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands from the table above, so that help imports none of them."""
-        for title, section in SECTIONS.items():
-            with formatter.section(title):
-                formatter.write_dl([(name, help_text) for name, (_, help_text) in section.items()])
-
 
 @click.group(
     cls=LazyGroup,
+    sections=SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="New here? Type: octop demo",
 )

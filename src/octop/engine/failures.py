@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from octop.model import errors
-from octop.model.settings import DSN_HINT
 
 if TYPE_CHECKING:
     import psycopg
@@ -80,7 +79,7 @@ def translated(error: psycopg.Error) -> errors.OctopError:
     sqlstate = error.sqlstate or ""
     if not sqlstate and isinstance(error, psycopg.ProgrammingError) and _is_about_the_dsn(error):
         # libpq's own words may quote a part of a password
-        return errors.ConfigurationError("the DSN is not a PostgreSQL URL or key=value words", hint=DSN_HINT)
+        return errors.ConfigurationError("the DSN is not a PostgreSQL URL or key=value words", hint=errors.DSN_HINT)
     diagnostic = error.diag
     message = diagnostic.message_primary or str(error).strip() or type(error).__name__
     hint = diagnostic.message_hint or ""

@@ -82,6 +82,9 @@ class OctopError(Exception):
         return "\n".join(part for part in (self.message, self.detail, self.hint and f"hint: {self.hint}") if part)
 
 
+DSN_HINT = "Write postgresql://user@host:5432/database, or host=/run/postgresql dbname=shop."
+
+
 class ConfigurationError(OctopError):
     """A setting, an option or a settings file is wrong: correct it where the message says."""
 

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from octop.model.errors import ConfigurationError, InvalidSettingError, UnknownSettingError
+from octop.model.errors import DSN_HINT, ConfigurationError, InvalidSettingError, UnknownSettingError
 
 KEYS: Final = ("dsn", "schema", "app")
 ENVIRONMENT: Final = {"dsn": ("OCTOP_DSN", "DATABASE_URL"), "schema": ("OCTOP_SCHEMA",), "app": ("OCTOP_APP",)}
 LIBPQ: Final = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE", "PGPORT")
 # Says nothing, so that libpq looks at its own variables; a name of our own would be seen as a wish of the user.
 LIBPQ_DSN: Final = "fallback_application_name=octop"
-DSN_HINT: Final = "Write postgresql://user@host:5432/database, or host=/run/postgresql dbname=shop."
 DEFAULT_SCHEMA: Final = "public"
 FILES: Final = ("octop.toml", "pyproject.toml")
 

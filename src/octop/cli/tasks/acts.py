@@ -10,12 +10,10 @@ import click
 
 from octop.cli.filter_words import ID_OR_FILTER_WORD, FilterCommand, filter_options, options_filter
 from octop.cli.invocation import Invocation, global_options, pass_invocation
-from octop.cli.tasks.bulk import Act, Wish, act_on_filter, act_on_ids
-from octop.cli.tasks.group import tasks
+from octop.cli.tasks.act import Act
 from octop.engine import calls
 from octop.engine.call import run
 from octop.model.errors import TaskNotFoundError, TaskStatusError
-from octop.model.filters import parse_words
 from octop.model.task import Status
 
 if TYPE_CHECKING:
@@ -44,6 +42,9 @@ def bulk_options(function: F) -> F:
 
 
 def _act(invocation: Invocation, act: Act, **given: Any) -> None:
+    from octop.cli.tasks.bulk import Wish, act_on_filter, act_on_ids  # noqa: PLC0415 - help needs no filters
+    from octop.model.filters import parse_words  # noqa: PLC0415 - as above
+
     options = options_filter(given)
     wish = Wish(options=options, **given)
     if not wish.words and not options:
@@ -82,7 +83,7 @@ RETRY: Final = Act(
 )
 
 
-@tasks.command(cls=FilterCommand)
+@click.command(cls=FilterCommand)
 @bulk_options
 @global_options(reads=True)
 @pass_invocation
@@ -120,7 +121,7 @@ def _cancelling(reason: str) -> Act:
     )
 
 
-@tasks.command(cls=FilterCommand)
+@click.command(cls=FilterCommand, short_help="Cancel tasks.")
 @bulk_options
 @click.option("--reason", default="", help="Why: kept in the audit.")
 @global_options(reads=True)
@@ -164,7 +165,7 @@ DELETE: Final = Act(
 )
 
 
-@tasks.command(cls=FilterCommand)
+@click.command(cls=FilterCommand)
 @bulk_options
 @global_options(reads=True)
 @pass_invocation

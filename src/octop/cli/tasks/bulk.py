@@ -6,7 +6,7 @@ import contextlib
 import shlex
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -23,10 +23,10 @@ from octop.model.filters import render
 from octop.model.task import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from octop.cli.invocation import Invocation
-    from octop.engine.call import Call
+    from octop.cli.tasks.act import Act
     from octop.engine.connect import EngineConnection
     from octop.engine.selection import Selection
 
@@ -35,31 +35,6 @@ STEP: Final = 500
 
 SHOWN: Final = 10
 TRIES: Final = 3
-
-
-@dataclass(frozen=True)
-class Act:
-    """What can be done to a task.
-
-    Attributes:
-        verb: As in "retry 3 tasks".
-        possible: Statuses that it can be done to.
-        default: Those of them that a filter means when it names no status.
-        meant: These in words, before "tasks".
-        otherwise: What to do with the others.
-        one: Does it to one task; answers for JSON and in words, or raises.
-        many: Does it to some hundreds; answers id and verdict first.
-        spoken: What a verdict means, after "3 tasks".
-    """
-
-    verb: str
-    possible: frozenset[Status]
-    default: frozenset[Status]
-    meant: str
-    otherwise: str
-    one: Callable[[EngineConnection, str], tuple[dict[str, object], str]]
-    many: Callable[[Sequence[str]], Call[Any]]
-    spoken: dict[str, str]
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,6 @@ from octop.cli.filter_words import FilterCommand, takes_filter
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.output import number
 from octop.cli.progress import progress
-from octop.cli.tasks.group import tasks
-from octop.engine import filtered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,7 +28,7 @@ FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 """A spreadsheet takes a cell that begins like this for a formula, and runs it."""
 
 
-@tasks.command(cls=FilterCommand)
+@click.command(cls=FilterCommand, short_help="Export the tasks that a filter asks for, with all columns.")
 @takes_filter()
 @click.option("--limit", type=click.IntRange(1), help="At most so many, the latest.")
 @click.option(
@@ -63,6 +61,8 @@ def export(
     Each task once, as it was when its page of 1,000 was read: tasks go on meanwhile. Moments are ISO 8601 with their
     zone. In CSV, payload and result are JSON; text that a spreadsheet would take for a formula begins with an apostrophe.
     """
+    from octop.engine import filtered  # noqa: PLC0415 - loads all that filters need; help needs none of it
+
     path = None if path == Path("-") else path
     with invocation.connection() as connection:
         selection = filtered.selected(connection, wanted)

@@ -10,8 +10,6 @@ from octop.cli.columns import Column, short_class, short_ids
 from octop.cli.filter_words import FilterCommand, takes_filter
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.moments import brief, shortened
-from octop.cli.tasks.group import tasks
-from octop.engine import filtered
 from octop.engine.call import run
 from octop.model.task import Status
 
@@ -31,13 +29,15 @@ COLUMNS: Final = (
 )
 
 
-@tasks.command("list", cls=FilterCommand)
+@click.command("list", cls=FilterCommand)
 @takes_filter()
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 @global_options(reads=True)
 @pass_invocation
 def list_(invocation: Invocation, wanted: Filter, limit: int) -> None:
     """List the tasks that a filter asks for, the latest first."""
+    from octop.engine import filtered  # noqa: PLC0415 - loads all that filters need; help needs none of it
+
     with invocation.connection() as connection:
         rows = run(connection, filtered.list_tasks(filtered.selected(connection, wanted), limit))
     if invocation.as_json:

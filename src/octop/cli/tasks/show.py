@@ -12,7 +12,6 @@ from octop.cli.moments import shortened, spoken
 from octop.cli.next_step import Reason, next_step, reasons
 from octop.cli.policy import doubt_about_type
 from octop.cli.task_ids import TASK_REFERENCE, found_task, resolved
-from octop.cli.tasks.group import tasks
 from octop.engine import audit, reads
 from octop.engine.call import run
 from octop.model.errors import NotPermittedError
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from octop.engine.connect import EngineConnection
 
 
-@tasks.command()
+@click.command()
 @click.argument("task_id", metavar="ID", type=TASK_REFERENCE)
 @global_options(reads=True)
 @pass_invocation
@@ -53,7 +52,7 @@ def show(invocation: Invocation, task_id: str) -> None:
     output.pairs([("next", "\n".join(each.sentence for each in reasons(task, prospects)))])
 
 
-@tasks.command()
+@click.command()
 @click.argument("task_id", metavar="ID", type=TASK_REFERENCE)
 @global_options(reads=True)
 @pass_invocation

@@ -11,7 +11,6 @@ import click
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.moments import DURATION, spoken
 from octop.cli.task_ids import TASK_REFERENCE, References, found_task
-from octop.cli.tasks.group import tasks
 from octop.cli.tasks.watch import Watch
 from octop.model.errors import WaitTimeoutError
 from octop.model.task import Status
@@ -23,7 +22,7 @@ WAIT_SECONDS_MIN: Final = 0.02
 WAIT_SECONDS_MAX: Final = 0.5
 
 
-@tasks.command()
+@click.command(short_help="Wait until tasks have ended.")
 @click.argument("task_ids", metavar="ID...", nargs=-1, required=True, type=TASK_REFERENCE)
 @click.option("--timeout", type=DURATION, metavar="DURATION", help="Give up after this time (exit code 7).")
 @global_options(reads=True)

@@ -1,34 +1,42 @@
-"""One function per SQL function, by the same name; each returns a Call. The only SQL text of the hot paths in Python."""
+"""One function per SQL function, by the same name; each returns a Call. The only SQL text of the hot paths in Python.
 
-from octop.engine.calls.acts import (
-    octop_cancel,
-    octop_config_reset,
-    octop_config_set,
-    octop_delete,
-    octop_freeze,
-    octop_pause,
-    octop_resume,
-    octop_retry,
-    octop_scale,
-    octop_thaw,
-)
-from octop.engine.calls.bulk import octop_cancel_many, octop_delete_many, octop_retry_many
-from octop.engine.calls.exchange import octop_doubt, octop_doubtful, octop_exchange, octop_sleep
-from octop.engine.calls.tasks import octop_enqueue_many, octop_task
-from octop.engine.calls.workers import (
-    octop_beat,
-    octop_control,
-    octop_declare_task_types,
-    octop_deregister,
-    octop_drain,
-    octop_lost,
-    octop_owned,
-    octop_register,
-    octop_release_unheld,
-    octop_remaining,
-    octop_settings,
-    octop_sweep,
-)
+Which module holds it, a caller need not know. It is loaded with the first of its names: the help of a command that pauses a queue
+needs not the shapes of an exchange.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from octop.engine.calls.acts import (
+        octop_cancel,
+        octop_config_reset,
+        octop_config_set,
+        octop_delete,
+        octop_freeze,
+        octop_pause,
+        octop_resume,
+        octop_retry,
+        octop_scale,
+        octop_thaw,
+    )
+    from octop.engine.calls.bulk import octop_cancel_many, octop_delete_many, octop_retry_many
+    from octop.engine.calls.exchange import octop_doubt, octop_doubtful, octop_exchange, octop_sleep
+    from octop.engine.calls.tasks import octop_enqueue_many, octop_task
+    from octop.engine.calls.workers import (
+        octop_beat,
+        octop_control,
+        octop_declare_task_types,
+        octop_deregister,
+        octop_drain,
+        octop_lost,
+        octop_owned,
+        octop_register,
+        octop_release_unheld,
+        octop_remaining,
+        octop_settings,
+        octop_sweep,
+    )
 
 __all__ = [
     "octop_beat",
@@ -63,3 +71,17 @@ __all__ = [
     "octop_task",
     "octop_thaw",
 ]
+
+_MODULES: Final = ("acts", "bulk", "exchange", "tasks", "workers")
+
+
+def __getattr__(name: str) -> Any:
+    """Find a call in its module, once."""
+    if name in __all__:
+        for module in _MODULES:
+            found = getattr(importlib.import_module(f"{__name__}.{module}"), name, None)
+            if found is not None:
+                globals()[name] = found
+                return found
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message)
