@@ -110,7 +110,7 @@ def test_the_table_of_cures_says_who_may_and_who_may_not(database):
         for cure, *told in lines:
             found = next((begin for begin in CURES if cure.startswith(begin)), None)
             if found is None:
-                # tests/sql/test_install.py, tests/sql/test_uninstall.py
+                # tests/sql/test_install_rights.py, tests/sql/test_uninstall.py
                 assert cure.startswith("`octop migrate`"), cure
                 continue
             seen.add(found)

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.servers import Database
-from tests.sql.crew import Worker
+from tests.sql.crew import Worker, do
 
 
 @pytest.fixture
@@ -35,3 +35,11 @@ def hire(database: Database) -> Iterator[Callable[..., Worker]]:
 def operator(database):
     with database.connect("octop_operator", application_name="desk") as connection:
         yield connection
+
+
+@pytest.fixture
+def empty(empty_database):
+    """An empty database as PostgreSQL 15 and newer make it: PUBLIC may not create in the schema public."""
+    with empty_database.connect() as connection:
+        do(connection, "revoke create on schema public from public")
+    return empty_database

@@ -1,26 +1,23 @@
-"""Install and upgrade: one transaction, harmless to repeat, from anywhere, by anyone who may, at the same time."""
+"""Install and upgrade: one transaction, harmless to repeat, from anywhere, at the same time.
+
+Who may do it is in ``test_install_rights.py``, whom it trusts in ``test_install_trust.py``.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
-import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from uuid import uuid4
 
 import psycopg
 import pytest
 from psycopg import sql
 
-from octop.engine import calls, script
-from octop.engine.call import run
-from octop.engine.connect import open_connection
+from octop.engine import script
 from octop.engine.install import install, require, status
 from octop.model import errors
-from octop.model.ids import new_id
-from octop.model.task import Success
-from octop.model.work import NewTask, TaskTypePolicy
 from tests.sql.crew import column, do, rows, value
+from tests.sql.installation import catalog, own_prefix, smoke
 
 pytestmark = pytest.mark.slow  # most of them install again and again
 
@@ -33,91 +30,6 @@ ODD_NAMES = (
     "'x; drop table t",
     "sche\u0301ma" + "é" * 27,
 )
-CATALOG = """
-  select 'table ' || c.relname || ' ' || c.relkind::text || coalesce(c.reloptions::text, '') || coalesce(c.relacl::text, '')
-         || pg_get_userbyid(c.relowner) || coalesce(pg_get_expr(c.relpartbound, c.oid), '') || coalesce(obj_description(c.oid, 'pg_class'), '')
-    from pg_class c where c.relnamespace = %(schema)s::regnamespace
-  union all
-  select 'column ' || c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod) || a.attnotnull || a.attnum
-         || coalesce(pg_get_expr(d.adbin, d.adrelid), '') || coalesce(a.attacl::text, '') || coalesce(col_description(c.oid, a.attnum), '')
-    from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
-    left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum
-   where c.relnamespace = %(schema)s::regnamespace
-  union all
-  select 'constraint ' || conrelid::regclass || conname || pg_get_constraintdef(oid)
-    from pg_constraint where connamespace = %(schema)s::regnamespace
-  union all
-  select 'function ' || pg_get_functiondef(p.oid) || coalesce(p.proacl::text, '')
-         || pg_get_userbyid(p.proowner) || obj_description(p.oid, 'pg_proc')
-    from pg_proc p where p.pronamespace = %(schema)s::regnamespace
-  union all
-  select 'trigger ' || pg_get_triggerdef(t.oid) from pg_trigger t join pg_class c on c.oid = t.tgrelid
-   where not t.tgisinternal and c.relnamespace = %(schema)s::regnamespace
-  union all
-  select 'view ' || c.relname || pg_get_viewdef(c.oid) from pg_class c where c.relkind = 'v' and c.relnamespace = %(schema)s::regnamespace
-   order by 1"""
-
-
-@pytest.fixture
-def empty(empty_database):
-    """An empty database as PostgreSQL 15 and newer make it: PUBLIC may not create in the schema public."""
-    with empty_database.connect() as connection:
-        do(connection, "revoke create on schema public from public")
-    return empty_database
-
-
-def own_prefix(database, text="") -> str:
-    """Make up a prefix of roles that no other test uses; they are dropped with the database."""
-    prefix = f"{text}{uuid4().hex[:8]}_"
-    database.roles += [prefix + role for role in script.ROLES]
-    return prefix
-
-
-def catalog(database, schema):
-    with database.connect() as connection:
-        return [
-            row[0]
-            for row in connection.execute(
-                CATALOG, {"schema": f'"{schema}"' if schema != "public" else schema}
-            ).fetchall()
-        ]
-
-
-def smoke(url, schema):
-    """Register, claim and finish one task in a schema, through the calls alone."""
-    with open_connection(url, application_name="smoke", schema=schema) as connection:
-        require(connection, schema)
-        worker = new_id()
-        run(
-            connection,
-            calls.octop_register(
-                worker,
-                name="",
-                host="",
-                pid=1,
-                supervisor_id=None,
-                version="",
-                queues=["q"],
-                task_types=[TaskTypePolicy("t")],
-            ),
-        )
-        ((task_id, created),) = run(connection, calls.octop_enqueue_many([NewTask("t", "{}", new_id(), queue="q")]))
-        (claimed,) = run(connection, calls.octop_exchange(worker, wanted={"q": 5}, task_types=["t"])).tasks
-        assert (created, claimed.id) == (True, task_id)
-        assert (
-            run(
-                connection,
-                calls.octop_exchange(worker, wanted={}, task_types=["t"], successes=[Success(claimed.fence)]),
-            ).settled
-            == []
-        )
-        run(connection, calls.octop_sweep(worker))
-        found = run(connection, calls.octop_task(task_id))
-        assert found is not None
-        assert found.status == "success"
-        run(connection, calls.octop_pause("q"))
-        run(connection, calls.octop_config_set("task.default_max_retries", "5"))
-        assert run(connection, calls.octop_settings()).held_queues == {"q"}
 
 
 # --- again and at once -----------------------------------------------------------------------------------------------
@@ -281,69 +193,6 @@ def test_other_things_in_the_schema_stay_as_they_are(empty):
 # --- refused ---------------------------------------------------------------------------------------------------------
 
 
-def test_refuses_a_schema_in_which_public_may_create_and_its_hint_is_the_cure(empty_database):
-    with empty_database.connect() as connection:
-        do(connection, "grant create on schema public to public")
-        prefix = own_prefix(empty_database)
-        with pytest.raises(errors.PublicMayCreateError) as refused:
-            install(empty_database.url, role_prefix=prefix)
-        cure = refused.value.hint[refused.value.hint.index("REVOKE") :]
-        do(connection, cure)
-        assert install(empty_database.url, role_prefix=prefix).current
-
-
-def test_refuses_a_schema_in_which_a_role_of_ours_may_create(empty):
-    prefix = own_prefix(empty)
-    with empty.connect() as connection:
-        do(connection, f'create role "{prefix}producer"')
-        do(connection, f'grant create on schema public to "{prefix}producer"')
-        with pytest.raises(errors.PublicMayCreateError) as refused:
-            install(empty.url, role_prefix=prefix)
-        do(connection, refused.value.hint[refused.value.hint.index("REVOKE") :])
-        assert install(empty.url, role_prefix=prefix).current
-
-
-def test_without_the_right_to_make_roles_the_hint_holds_the_statements(empty):
-    login, prefix = empty.make_role(), own_prefix(empty)
-    with empty.connect() as connection:
-        do(connection, f'grant create on database "{empty.name}" to {login}')
-        with pytest.raises(errors.RoleMissingError) as refused:
-            install(empty.url_as(login), schema="jobs", role_prefix=prefix)
-        for statement in refused.value.hint.partition(": ")[2].split(";"):
-            assert not statement.strip() or statement.strip().startswith(("CREATE ROLE", "GRANT"))
-        # what the hint says, for each role that is missing
-        do(connection, f'create role "{prefix}owner" nologin')
-        for role in script.ROLES[1:]:
-            do(connection, f'create role "{prefix}{role}" nologin')
-        with pytest.raises(errors.RoleMissingError) as refused:
-            install(empty.url_as(login), schema="jobs", role_prefix=prefix)
-        do(connection, refused.value.hint.partition(": ")[2])
-        assert install(empty.url_as(login), schema="jobs", role_prefix=prefix).current
-        assert value(connection, "select count(*) from pg_namespace where nspname = 'jobs'") == 1
-    smoke(empty.url, "jobs")
-
-
-def test_a_login_that_may_not_make_the_schema_is_told_so(empty):
-    login = empty.make_role()
-    with empty.connect() as connection:
-        prefix = own_prefix(empty)
-        do(connection, f"alter role {login} createrole")
-        with pytest.raises(errors.NotPermittedError) as refused:
-            install(empty.url_as(login), schema="jobs", role_prefix=prefix)
-        do(connection, refused.value.hint.partition(": ")[2])
-        assert install(empty.url_as(login), schema="jobs", role_prefix=prefix).current
-
-
-def test_refuses_an_owner_who_is_a_superuser(empty):
-    prefix = own_prefix(empty)
-    with empty.connect() as connection:
-        do(connection, f'create role "{prefix}owner" superuser')
-        with pytest.raises(errors.OwnerIsSuperuserError) as refused:
-            install(empty.url, role_prefix=prefix)
-        do(connection, refused.value.hint.partition(";")[0])
-        assert install(empty.url, role_prefix=prefix).current
-
-
 def test_refuses_a_changed_migration_in_python_and_in_psql(database):
     with database.connect() as connection:
         do(connection, "update octop_migrations set checksum = 'other' where name = '0001_core.sql'")
@@ -405,125 +254,6 @@ def test_another_role_prefix_than_the_installed_one_is_named_by_upgrade_and_unin
         do(connection, "alter table jobs.octop_migrations owner to current_user")
     with pytest.raises(errors.SchemaError, match="belongs to the role"):
         install(empty.url, schema="jobs", role_prefix=prefix, again=True)
-
-
-@pytest.mark.parametrize(
-    "theirs",
-    [
-        "create table octop_tasks (n int)",
-        "create view octop_task_summary as select 1",
-        "create table t (n int); create index octop_audit_at on t (n)",
-        "create table octop_migrations (n int)",
-        "create function octop_pause(text) returns int language sql as 'select 1'",
-    ],
-)
-def test_a_name_of_ours_that_somebody_else_has_is_refused_in_a_few_lines(empty, theirs):
-    prefix = own_prefix(empty)
-    empty.psql(theirs)
-    before = catalog(empty, "public")
-    answer = empty.psql(script.install_script(script.Place(role_prefix=prefix), "1"), check=False)
-    assert "schema public holds something else under a name of Octop's" in answer
-    (name,) = re.findall(r"octop_\w+", theirs)
-    assert f".{name}" in answer
-    assert ", owned by " in answer
-    assert "--schema NAME" in answer
-    assert len(answer.splitlines()) == 4, answer
-    with pytest.raises(errors.SchemaError, match="holds something else") as refused:
-        install(empty.url, role_prefix=prefix)
-    assert name in refused.value.detail
-    assert catalog(empty, "public") == before
-    # and the hint's way out
-    assert install(empty.url, schema="jobs", role_prefix=prefix).current
-    assert catalog(empty, "public") == before
-
-
-def test_a_table_of_ours_that_was_given_to_somebody_else_is_named_before_an_upgrade(empty):
-    prefix = own_prefix(empty)
-    install(empty.url, role_prefix=prefix)
-    with empty.connect() as connection:
-        do(connection, "alter table octop_queues owner to current_user")
-        with pytest.raises(errors.SchemaError, match="holds something else") as refused:
-            install(empty.url, role_prefix=prefix, again=True)
-        assert "octop_queues" in refused.value.detail
-        assert f"{prefix}owner" in refused.value.hint
-        do(connection, f'alter table octop_queues owner to "{prefix}owner"')
-        assert install(empty.url, role_prefix=prefix, again=True).current
-
-
-def test_every_name_that_the_installer_makes_is_looked_for(database):
-    with database.connect() as connection:
-        made = set(
-            column(
-                connection,
-                "select c.relname::text from pg_class c where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p', 'v', 'S', 'i', 'I')"
-                # those of a constraint or an identity, and those of a day, go with their table
-                " and not exists (select from pg_depend d where d.objid = c.oid and d.deptype in ('i', 'a') and (d.classid, c.relkind) in "
-                " (('pg_class'::regclass, 'S'))) and not exists (select from pg_constraint k where k.conindid = c.oid)"
-                " and not exists (select from pg_inherits h where h.inhrelid = c.oid and c.relname !~ '^octop_tasks_(live|frozen|done|done_stray|unknown)$')",
-            )
-        )
-        functions = set(column(connection, "select proname::text from pg_proc where proname ~ '^_?octop_'"))
-    assert made == set(script.relation_names())
-    assert functions == set(script.function_names())
-
-
-def test_an_upgrade_by_a_plain_member_of_the_owner_says_nothing(empty):
-    prefix = own_prefix(empty)
-    login = empty.make_role()
-    install(empty.url, schema="jobs", role_prefix=prefix)
-    with empty.connect() as connection:
-        do(connection, f'grant "{prefix}owner" to {login}')
-        do(connection, "update jobs.octop_migrations set version = '0' where name = 'functions'")
-        before = catalog(empty, "jobs")
-        rights = value(connection, "select nspacl::text from pg_namespace where nspname = 'jobs'")
-        text = script.install_script(script.Place("jobs", prefix), "2")
-        for role in (login, None):  # what psql says goes to stderr, which check=False returns too
-            assert empty.psql(text, role=role, check=False).strip() == ""
-        assert value(connection, "select version from jobs.octop_migrations where name = 'functions'") == "2"
-        assert catalog(empty, "jobs") == before
-        assert value(connection, "select nspacl::text from pg_namespace where nspname = 'jobs'") == rights
-        # a right that is gone, and that this login may not grant
-        do(connection, f'revoke usage on schema jobs from "{prefix}viewer"')
-        with pytest.raises(errors.NotPermittedError, match="may not grant rights on schema jobs") as refused:
-            install(empty.url_as(login), schema="jobs", role_prefix=prefix, again=True)
-        do(connection, refused.value.hint.rpartition("superuser: ")[2])
-        assert install(empty.url_as(login), schema="jobs", role_prefix=prefix, again=True).current
-
-
-def the_database_owner(empty):
-    """A database owner in a schema that is not his, as `public` is in PostgreSQL 14."""
-    login = empty.make_role()
-    with empty.connect() as connection:
-        do(connection, f'alter role {login} createrole; alter database "{empty.name}" owner to {login}')
-        do(connection, "alter schema public owner to current_user; grant create on schema public to public")
-    return login
-
-
-def test_a_database_owner_whose_schema_public_is_a_superusers_is_told_all_that_is_needed_at_once(empty):
-    login, prefix = the_database_owner(empty), own_prefix(empty, "p")
-    with pytest.raises(errors.PublicMayCreateError) as refused:
-        install(empty.url_as(login), role_prefix=prefix)
-    before, _, cure = refused.value.hint.partition(": REVOKE ")
-    assert "a superuser (or choose a schema of your own: --schema NAME)" in before
-    with empty.connect() as connection:
-        do(connection, f"REVOKE {cure}")
-    assert install(empty.url_as(login), role_prefix=prefix).current
-    smoke(empty.url, "public")
-
-
-def test_after_the_revoke_alone_the_missing_right_is_named_instead_of_a_bare_permission_denied(empty):
-    login, prefix = the_database_owner(empty), own_prefix(empty, "p")
-    with empty.connect() as connection:
-        do(connection, "revoke create on schema public from public")
-        answer = empty.psql(script.install_script(script.Place(role_prefix=prefix), "1"), role=login, check=False)
-        assert f"{prefix}owner may not create objects in schema public, and {login} may not grant it" in answer
-        assert f"GRANT USAGE, CREATE ON SCHEMA public TO {prefix}owner;" in answer
-        with pytest.raises(errors.NotPermittedError) as refused:
-            install(empty.url_as(login), role_prefix=prefix)
-        do(connection, refused.value.hint.partition("--schema NAME): ")[2])
-    assert install(empty.url_as(login), role_prefix=prefix).current
-    # the other way out
-    assert install(empty.url_as(login), schema="jobs", role_prefix=own_prefix(empty)).current
 
 
 # --- the printed script ----------------------------------------------------------------------------------------------

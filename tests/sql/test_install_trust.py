@@ -1,9 +1,8 @@
-"""Who installs may be a superuser, and what is installed runs as its owner: nobody else's code or login gets in."""
+"""Who installs may be a superuser, and what is installed runs as its owner: nobody else's code, table or login gets in."""
 
 from __future__ import annotations
 
 import re
-from uuid import uuid4
 
 import pytest
 
@@ -11,15 +10,14 @@ from octop.engine import script
 from octop.engine.install import install
 from octop.model import errors
 from tests.sql.crew import column, do, rows, value
+from tests.sql.installation import catalog, own_prefix
 
 pytestmark = pytest.mark.slow  # each installs at least once
 
 
 @pytest.fixture
 def prefix(empty_database):
-    made = f"i{uuid4().hex[:8]}_"
-    empty_database.roles += [made + role for role in script.ROLES]
-    return made
+    return own_prefix(empty_database, "i")
 
 
 @pytest.fixture
@@ -147,3 +145,90 @@ def test_a_login_does_not_become_one_of_the_roles(empty_database, prefix):
         do(dba, f'alter role "{prefix}viewer" login')
         assert install(empty_database.url, schema="jobs", role_prefix=prefix, again=True).current
         assert value(dba, "select rolcanlogin from pg_roles where rolname = %s", f"{prefix}viewer")
+
+
+def test_refuses_a_schema_in_which_public_may_create_and_its_hint_is_the_cure(empty_database, prefix):
+    with empty_database.connect() as connection:
+        do(connection, "grant create on schema public to public")
+        with pytest.raises(errors.PublicMayCreateError) as refused:
+            install(empty_database.url, role_prefix=prefix)
+        cure = refused.value.hint[refused.value.hint.index("REVOKE") :]
+        do(connection, cure)
+        assert install(empty_database.url, role_prefix=prefix).current
+
+
+def test_refuses_a_schema_in_which_a_role_of_ours_may_create(empty, prefix):
+    with empty.connect() as connection:
+        do(connection, f'create role "{prefix}producer"')
+        do(connection, f'grant create on schema public to "{prefix}producer"')
+        with pytest.raises(errors.PublicMayCreateError) as refused:
+            install(empty.url, role_prefix=prefix)
+        do(connection, refused.value.hint[refused.value.hint.index("REVOKE") :])
+        assert install(empty.url, role_prefix=prefix).current
+
+
+def test_refuses_an_owner_who_is_a_superuser(empty, prefix):
+    with empty.connect() as connection:
+        do(connection, f'create role "{prefix}owner" superuser')
+        with pytest.raises(errors.OwnerIsSuperuserError) as refused:
+            install(empty.url, role_prefix=prefix)
+        do(connection, refused.value.hint.partition(";")[0])
+        assert install(empty.url, role_prefix=prefix).current
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        "create table octop_tasks (n int)",
+        "create view octop_task_summary as select 1",
+        "create table t (n int); create index octop_audit_at on t (n)",
+        "create table octop_migrations (n int)",
+        "create function octop_pause(text) returns int language sql as 'select 1'",
+    ],
+)
+def test_a_name_of_ours_that_somebody_else_has_is_refused_in_a_few_lines(empty, prefix, theirs):
+    empty.psql(theirs)
+    before = catalog(empty, "public")
+    answer = empty.psql(script.install_script(script.Place(role_prefix=prefix), "1"), check=False)
+    assert "schema public holds something else under a name of Octop's" in answer
+    (name,) = re.findall(r"octop_\w+", theirs)
+    assert f".{name}" in answer
+    assert ", owned by " in answer
+    assert "--schema NAME" in answer
+    assert len(answer.splitlines()) == 4, answer
+    with pytest.raises(errors.SchemaError, match="holds something else") as refused:
+        install(empty.url, role_prefix=prefix)
+    assert name in refused.value.detail
+    assert catalog(empty, "public") == before
+    # and the hint's way out
+    assert install(empty.url, schema="jobs", role_prefix=prefix).current
+    assert catalog(empty, "public") == before
+
+
+def test_a_table_of_ours_that_was_given_to_somebody_else_is_named_before_an_upgrade(empty, prefix):
+    install(empty.url, role_prefix=prefix)
+    with empty.connect() as connection:
+        do(connection, "alter table octop_queues owner to current_user")
+        with pytest.raises(errors.SchemaError, match="holds something else") as refused:
+            install(empty.url, role_prefix=prefix, again=True)
+        assert "octop_queues" in refused.value.detail
+        assert f"{prefix}owner" in refused.value.hint
+        do(connection, f'alter table octop_queues owner to "{prefix}owner"')
+        assert install(empty.url, role_prefix=prefix, again=True).current
+
+
+def test_every_name_that_the_installer_makes_is_looked_for(database):
+    with database.connect() as connection:
+        made = set(
+            column(
+                connection,
+                "select c.relname::text from pg_class c where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p', 'v', 'S', 'i', 'I')"
+                # those of a constraint or an identity, and those of a day, go with their table
+                " and not exists (select from pg_depend d where d.objid = c.oid and d.deptype in ('i', 'a') and (d.classid, c.relkind) in "
+                " (('pg_class'::regclass, 'S'))) and not exists (select from pg_constraint k where k.conindid = c.oid)"
+                " and not exists (select from pg_inherits h where h.inhrelid = c.oid and c.relname !~ '^octop_tasks_(live|frozen|done|done_stray|unknown)$')",
+            )
+        )
+        functions = set(column(connection, "select proname::text from pg_proc where proname ~ '^_?octop_'"))
+    assert made == set(script.relation_names())
+    assert functions == set(script.function_names())

@@ -92,6 +92,8 @@ def test_a_queue_is_reset_and_forgotten_when_nothing_uses_it(octop, database):
     assert octop.json("queues", "reset", "nosuch") == {"queue": "nosuch", "changed": True, "forgotten": True}
     assert octop.json("queues", "list") == []
     assert "nothing was set" in octop("queues", "reset", "nosuch")
+    octop("queues", "scale", "nosuch", 3)
+    assert octop("queues", "reset", "nosuch") == "Queue nosuch is forgotten: nothing uses it.\n"
     enqueue(octop, "greet", "--queue", "mail")
     octop("queues", "scale", "mail", 3)
     with database.connect() as connection:
@@ -100,6 +102,9 @@ def test_a_queue_is_reset_and_forgotten_when_nothing_uses_it(octop, database):
             " declared = '{\"timeout_seconds\": 60, \"retry_policy\": null}' where name = 'mail'"
         )
     assert octop.json("queues", "reset", "mail") == {"queue": "mail", "changed": True, "forgotten": False}
+    octop("queues", "scale", "mail", 3)
+    told = "Queue mail: what the application declared and the workers' own flags hold again.\n"
+    assert octop("queues", "reset", "mail") == told
     with database.connect() as connection:
         values = "select worker_limit, max_retries, timeout_seconds, retry_policy from octop_queues where name = 'mail'"
         assert connection.execute(values).fetchone() == (None, None, 60, None)

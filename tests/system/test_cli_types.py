@@ -97,6 +97,8 @@ def test_set_and_reset_change_what_is_named_and_survive_a_deployment(octop, rows
     assert octop("types", "reset", "send") == "Type send: nothing was set.\n"
     acts = [each["action"] for each in octop.json("audit", "--subject", "send")]
     assert acts[:3] == ["set task type", "set task type", "set task type"]
+    octop("types", "set", "send", "--priority", 3)
+    assert octop("types", "reset", "send") == "Type send: what the application declared holds again.\n"
 
 
 @pytest.mark.parametrize(

@@ -342,7 +342,7 @@ async def test_an_alias_declares_the_policy_of_its_task():
 
     definition = define(send, queue="mail", max_retries=7, timeout=30.0, aliases=["post"])
     made = runtime(definition)
-    by_name = {policy.name: policy for policy in made._policies()}
+    by_name = {policy.name: policy for policy in made.registration._policies()}
     assert sorted(name.rpartition(".")[2] for name in by_name) == ["post", "send"]
     first, second = by_name.values()
     assert dataclasses.replace(first, name="x") == dataclasses.replace(second, name="x")
@@ -354,16 +354,14 @@ async def test_an_alias_declares_the_policy_of_its_task():
 async def test_only_the_first_registration_counts_as_a_beat():
     lease = Lease()
     made = runtime(lease=lease)
-    made._control_link = FakeLink(octop_register=None)
-    await made._register()
+    link = FakeLink(octop_register=None)
+    await made.registration.register(link, ["default"])
     assert lease.until > time.monotonic()
     lease.set_seconds(0.001)
     await asyncio.sleep(0.01)
-    await made._register()
+    await made.registration.register(link, ["default"])
     assert lease.until < time.monotonic(), "whether the row was stale only a beat can tell"
-    made.is_registered = False
-    made._control_link = FakeLink()
-    made._control_link.close = lambda: asyncio.sleep(0)
+    made.registration.is_known = False
     await made._end()
 
 
@@ -381,7 +379,7 @@ async def test_a_new_queue_is_registered_again_until_the_database_has_taken_note
 
     definition = define(send)
     made = runtime(definition)
-    made._registered_queues = len(made._pools)
+    made.registration._queue_count = len(made._pools)
     settings = Settings(1, {}, {}, frozenset(), {definition.name: "elsewhere"})
     made._control_link = FakeLink(octop_control=Control(1, [], []), octop_settings=settings, octop_register=register)
     made._control_link.close = lambda: asyncio.sleep(0)
@@ -392,7 +390,7 @@ async def test_a_new_queue_is_registered_again_until_the_database_has_taken_note
             await asyncio.sleep(0.002)
         following.cancel()
     assert registered == [["default", "elsewhere"]]
-    made.is_registered = False
+    made.registration.is_known = False
     await made._end()
 
 

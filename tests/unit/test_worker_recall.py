@@ -22,11 +22,12 @@ AGAIN = FIRST._replace(attempt=2, claim_id="d")
 class Work:
     """The function of a task that runs until it is told to end, or cut."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, unwinds: bool = True) -> None:
         self.told: list[str] = []
         self.ends = asyncio.Event()
         self.unwinds = asyncio.Event()
-        self.unwinds.set()
+        if unwinds:
+            self.unwinds.set()
 
     def function(self, *, when_cut=None):
         async def work() -> str:
@@ -43,6 +44,19 @@ class Work:
             return "done"
 
         return work
+
+
+async def begun(*beside, unwinds=True, when_cut=None, hooks=None):
+    """Return a house in which the first attempt runs, with other tasks beside it, and their work.
+
+    Args:
+        unwinds: False = what is cut does not end before the test lets it.
+    """
+    work = Work(unwinds=unwinds)
+    house = House(work.function(when_cut=when_cut), hooks=hooks)
+    house.give(FIRST, *beside)
+    await until(lambda: work.told == ["begins"] * (1 + len(beside)))
+    return house, work
 
 
 def written(house):
@@ -66,10 +80,7 @@ def test_what_is_given_to_us_once_more_is_cut_and_starts_again_with_a_time_limit
     async def run():
         told = []
         hooks = Hooks(success=[lambda *_: told.append("success")], failure=[lambda *_: told.append("failure")])
-        work = Work()
-        house = House(work.function(when_cut=when_cut), hooks=hooks)
-        house.give(FIRST)
-        await until(lambda: work.told == ["begins"])
+        house, work = await begun(when_cut=when_cut, hooks=hooks)
         house.give(AGAIN._replace(timeout_seconds=6000.0))
         await until(lambda: work.told == ["begins", "cut", "begins"])
         slot = house.holdings.running["1"]
@@ -87,11 +98,7 @@ def test_what_is_given_to_us_once_more_is_cut_and_starts_again_with_a_time_limit
 
 @house_test
 async def test_the_new_attempt_starts_only_when_the_old_one_has_ended():
-    work = Work()
-    work.unwinds.clear()
-    house = House(work.function())
-    house.give(FIRST)
-    await until(lambda: work.told == ["begins"])
+    house, work = await begun(unwinds=False)
     house.give(AGAIN)
     await until(lambda: work.told == ["begins", "cut"])
     house.give(AGAIN._replace(claim_id="e"))  # the server forgot that claim meanwhile
@@ -136,11 +143,7 @@ async def test_a_new_attempt_whose_old_thread_does_not_end_is_given_back_without
 def test_what_is_no_longer_ours_is_cut_and_nothing_is_written_about_it(given_up, caplog):
     @house_test
     async def run():
-        work = Work()
-        work.unwinds.clear()
-        house = House(work.function())
-        house.give(FIRST, claimed("work", 2))
-        await until(lambda: len(work.told) == 2)
+        house, work = await begun(claimed("work", 2), unwinds=False)
         named = list(house.holdings.active.values())
         house.recall.lost(named, ["1"])
         await until(lambda: "cut" in work.told)
@@ -163,10 +166,7 @@ def test_what_is_no_longer_ours_is_cut_and_nothing_is_written_about_it(given_up,
 
 @house_test
 async def test_an_answer_about_an_attempt_that_has_ended_meanwhile_harms_nobody():
-    work = Work()
-    house = House(work.function())
-    house.give(FIRST)
-    await until(lambda: work.told == ["begins"])
+    house, work = await begun()
     named = list(house.holdings.active.values())
     work.ends.set()
     await house.idle()
@@ -183,11 +183,7 @@ async def test_an_answer_about_an_attempt_that_has_ended_meanwhile_harms_nobody(
 def test_what_waits_for_its_older_attempt_is_treated_like_anything_that_has_not_started(act, expected):
     @house_test
     async def run():
-        work = Work()
-        work.unwinds.clear()
-        house = House(work.function())
-        house.give(FIRST)
-        await until(lambda: work.told == ["begins"])
+        house, work = await begun(unwinds=False)
         house.give(AGAIN)
         if act == "cancel":
             house.recall.cancel("1")
@@ -206,11 +202,7 @@ def test_what_waits_for_its_older_attempt_is_treated_like_anything_that_has_not_
 
 @house_test
 async def test_an_attempt_that_is_being_ended_for_its_time_limit_writes_nothing_once_it_was_taken_back():
-    work = Work()
-    work.unwinds.clear()
-    house = House(work.function())
-    house.give(FIRST)
-    await until(lambda: work.told == ["begins"])
+    house, work = await begun(unwinds=False)
     house.runner.interrupt(house.holdings.running["1"], Reason.TIMEOUT)
     await until(lambda: work.told == ["begins", "cut"])
     house.give(AGAIN)

@@ -32,16 +32,16 @@ THREAD: Final = "octop completion"
 
 def queue_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return the queues whose name begins like this."""
-    from octop.engine import steering  # noqa: PLC0415 - loads psycopg
+    from octop.engine import names  # noqa: PLC0415 - keeps help fast
 
-    return _beginning(ctx, steering.queue_names(), incomplete)
+    return _beginning(ctx, names.queue_names(), incomplete)
 
 
 def task_type_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return the task types whose name begins like this."""
-    from octop.engine import steering  # noqa: PLC0415 - loads psycopg
+    from octop.engine import names  # noqa: PLC0415 - keeps help fast
 
-    return _beginning(ctx, steering.task_type_names(), incomplete)
+    return _beginning(ctx, names.task_type_names(), incomplete)
 
 
 def task_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -95,9 +95,9 @@ def _last_of_list(
 
 def config_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return the settings whose key begins like this."""
-    from octop.engine import steering  # noqa: PLC0415 - loads psycopg
+    from octop.engine import names  # noqa: PLC0415 - keeps help fast
 
-    return _beginning(ctx, steering.config_keys(), incomplete)
+    return _beginning(ctx, names.config_keys(), incomplete)
 
 
 def _beginning(ctx: click.Context, call: Call[list[str]], incomplete: str) -> list[str]:

@@ -69,12 +69,13 @@ def stop(invocation: Invocation) -> None:
 
 def _connected(url: str) -> int:
     """Count the workers of all schemas; one that cannot be asked has none that anybody need hear of."""
+    from octop.engine import reads  # noqa: PLC0415 - keeps help fast
+    from octop.engine.call import run  # noqa: PLC0415 - as above
     from octop.engine.connect import open_connection  # noqa: PLC0415 - loads psycopg
-    from octop.engine.install import connected_workers  # noqa: PLC0415 - as above
 
     try:
         with contextlib.closing(open_connection(url, application_name="octop db stop")) as connection:
-            return connected_workers(connection)
+            return run(connection, reads.connected_workers())
     except DatabaseError:
         return 0
 

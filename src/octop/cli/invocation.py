@@ -95,8 +95,10 @@ class Invocation:
     @contextlib.contextmanager
     def connection(self) -> Iterator[EngineConnection]:
         """Open a connection for the length of a `with`; it is closed also when the command is interrupted."""
+        from octop.engine import reads  # noqa: PLC0415 - keeps help fast
+        from octop.engine.call import run  # noqa: PLC0415 - as above
         from octop.engine.connect import open_connection  # noqa: PLC0415 - loads psycopg
-        from octop.engine.install import require, schemas  # noqa: PLC0415 - as above
+        from octop.engine.install import require  # noqa: PLC0415 - as above
 
         with contextlib.closing(
             open_connection(self.database_url, application_name="octop", schema=self.settings.schema)
@@ -109,7 +111,7 @@ class Invocation:
                         connection, self.settings.schema
                     )  # says it better: what is missing there, which version it is
                 except SchemaMissingError as error:
-                    if others := schemas(connection):
+                    if others := run(connection, reads.schemas()):
                         found = " or ".join(f"--schema {name}" for name in others[:3])
                         error.hint = f"Octop is in another schema here; did you mean {found}? Else: octop migrate"
                     raise

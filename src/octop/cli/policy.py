@@ -253,6 +253,20 @@ def said(name: str, values: Mapping[str, Any], changed: Mapping[str, Any]) -> st
     return f"{name}: {', '.join(parts)}."
 
 
+def reset_told(name: str, again: str, *, changed: bool, forgotten: bool) -> str:
+    """Return one sentence that says what became of a queue or a task type whose values were taken back.
+
+    Args:
+        name: As in "Queue mail".
+        again: What holds now, as in "what the application declared holds".
+        changed: Was anything set?
+        forgotten: Is its row gone?
+    """
+    if forgotten:
+        return f"{name} is forgotten: nothing uses it."
+    return f"{name}: {again} again." if changed else f"{name}: nothing was set."
+
+
 def values_told(row: Mapping[str, Any], columns: Sequence[str]) -> list[tuple[str, str]]:
     """Return the values of a queue or a task type with who set each, as lines of `show`; `origins` is in the row."""
     return [(WORDS[column], told(shown_value(column, row[column]), row["origins"][column])) for column in columns]
@@ -297,13 +311,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def doubt_about_type(connection: EngineConnection, task_type: str) -> str:
     """Return a sentence when workers have declared task types, but never this one; empty otherwise, and without the right to see."""
-    from octop.engine import steering  # noqa: PLC0415 - loads psycopg
-    from octop.engine.call import run  # noqa: PLC0415 - as above
+    from octop.engine import names, steering  # noqa: PLC0415 - keeps help fast
 
     try:
-        names = run(connection, steering.task_type_names())
-        if not names or run(connection, steering.task_type_is_declared(task_type)):
+        known = run(connection, names.task_type_names())
+        if not known or run(connection, steering.task_type_is_declared(task_type)):
             return ""
     except NotPermittedError:
         return ""
-    return f"no worker has ever declared the task type {task_type}{did_you_mean(task_type, names)}"
+    return f"no worker has ever declared the task type {task_type}{did_you_mean(task_type, known)}"

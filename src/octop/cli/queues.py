@@ -22,12 +22,13 @@ from octop.cli.policy import (
     nearest,
     policy_options,
     reason_told,
+    reset_told,
     said,
     values_told,
     worker_told,
     yes_option,
 )
-from octop.engine import calls, steering
+from octop.engine import calls, names, steering
 from octop.engine.call import Call, run
 from octop.engine.transaction import transaction
 from octop.model.errors import UnknownQueueError
@@ -227,19 +228,15 @@ def reset(invocation: Invocation, queue: str) -> None:
     with invocation.connection() as connection, transaction(connection):
         changed = run(connection, steering.reset_queue(queue))
         forgotten = run(connection, steering.queue_is_unused(queue)) and run(connection, steering.forget_queue(queue))
-    if forgotten:
-        text = f"Queue {queue} is forgotten: nothing uses it."
-    elif changed:
-        text = f"Queue {queue}: what the application declared and the workers' own flags hold again."
-    else:
-        text = f"Queue {queue}: nothing was set."
+    again = "what the application declared and the workers' own flags hold"
+    text = reset_told(f"Queue {queue}", again, changed=changed, forgotten=forgotten)
     invocation.output.done({"queue": queue, "changed": changed, "forgotten": forgotten}, text)
 
 
 def _unknown(invocation: Invocation, queue: str) -> UnknownQueueError:
-    names = invocation.ask(steering.queue_names())
+    known = invocation.ask(names.queue_names())
     message = f"there is no queue {queue}"
-    return UnknownQueueError(message, hint=nearest(queue, names, "octop queues list"))
+    return UnknownQueueError(message, hint=nearest(queue, known, "octop queues list"))
 
 
 def _acted(invocation: Invocation, queue: str, call: Call[R], act: str | None) -> R:
@@ -248,7 +245,7 @@ def _acted(invocation: Invocation, queue: str, call: Call[R], act: str | None) -
         queue,
         call,
         is_known=steering.queue_is_known(queue),
-        names=steering.queue_names(),
+        names=names.queue_names(),
         nobody="no task and no worker uses the queue",
         act=act,
     )

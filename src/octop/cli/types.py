@@ -23,12 +23,13 @@ from octop.cli.policy import (
     nearest,
     policy_options,
     reason_told,
+    reset_told,
     said,
     values_told,
     worker_told,
     yes_option,
 )
-from octop.engine import calls, steering
+from octop.engine import calls, names, steering
 from octop.engine.call import Call, run
 from octop.engine.transaction import transaction
 from octop.model.errors import TaskStatusError, UnknownTaskTypeError
@@ -161,7 +162,7 @@ def set_(invocation: Invocation, /, task_type: str, **given: Any) -> None:
     with invocation.connection() as connection:
         values = run(connection, steering.set_task_type(task_type, set_=list(wanted), **wanted))
         if values is None:
-            raise _unknown(task_type, run(connection, steering.task_type_names()))
+            raise _unknown(task_type, run(connection, names.task_type_names()))
     invocation.output.done({"task_type": task_type, **values}, said(f"Type {task_type}", values, wanted))
 
 
@@ -181,14 +182,10 @@ def reset(invocation: Invocation, task_type: str, forget: bool) -> None:
     with invocation.connection() as connection, transaction(connection):
         changed = run(connection, steering.reset_task_type(task_type))
         if changed is None:
-            raise _unknown(task_type, run(connection, steering.task_type_names()))
+            raise _unknown(task_type, run(connection, names.task_type_names()))
         forgotten = forget and run(connection, steering.forget_task_type(task_type))
-    if forgotten:
-        text = f"Type {task_type} is forgotten: nothing uses it."
-    elif changed:
-        text = f"Type {task_type}: what the application declared holds again."
-    else:
-        text = f"Type {task_type}: nothing was set."
+    again = "what the application declared holds"
+    text = reset_told(f"Type {task_type}", again, changed=changed, forgotten=forgotten)
     invocation.output.done({"task_type": task_type, "changed": changed, "forgotten": forgotten}, text)
     if forget and not forgotten:
         invocation.output.warn(f"{task_type} is not forgotten: a worker, an unfinished task or a freeze names it")
@@ -232,12 +229,12 @@ def _acted(invocation: Invocation, task_type: str, call: Call[R], act: str | Non
         task_type,
         call,
         is_known=steering.task_type_is_declared(task_type),
-        names=steering.task_type_names(),
+        names=names.task_type_names(),
         nobody="no worker has declared the task type",
         act=act,
     )
 
 
-def _unknown(task_type: str, names: list[str]) -> UnknownTaskTypeError:
+def _unknown(task_type: str, known: list[str]) -> UnknownTaskTypeError:
     message = f"there is no task type {task_type}"
-    return UnknownTaskTypeError(message, hint=nearest(task_type, names, "octop types list"))
+    return UnknownTaskTypeError(message, hint=nearest(task_type, known, "octop types list"))

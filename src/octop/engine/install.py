@@ -99,43 +99,6 @@ def status(connection: Connection[Any], schema: str = "public") -> Installed:
     )
 
 
-def schemas(connection: Connection[Any]) -> list[str]:
-    """Return the schemas of this database in which Octop is installed.
-
-    Args:
-        connection: Any psycopg connection.
-    """
-    try:
-        with connection.cursor(row_factory=tuple_row) as cursor:
-            cursor.execute(
-                "select n.nspname::text from pg_class c join pg_namespace n on n.oid = c.relnamespace"
-                " join pg_attribute a on a.attrelid = c.oid and a.attname = 'checksum'"
-                " where c.relname = 'octop_migrations' and c.relkind = 'r' order by 1"
-            )
-            return [name for (name,) in cursor.fetchall()]
-    except psycopg.Error as error:
-        raise translated(error) from error
-
-
-def connected_workers(connection: Connection[Any]) -> int:
-    """Count the worker processes that are connected to this database, whatever their schema.
-
-    Args:
-        connection: Any psycopg connection.
-    """
-    try:
-        with connection.cursor(row_factory=tuple_row) as cursor:
-            cursor.execute(
-                # each process has one of this name, a supervisor's is `octop worker heart`
-                "select count(*)::int from pg_stat_activity"
-                " where datname = current_database() and application_name = 'octop worker control'"
-            )
-            row = cursor.fetchone()
-            return row[0] if row else 0
-    except psycopg.Error as error:
-        raise translated(error) from error
-
-
 def require(connection: Connection[Any], schema: str = "public") -> None:
     """Refuse a schema that this package can not work on.
 

@@ -1,9 +1,9 @@
-"""What the doors show: reads only, each a Call that answers rows as JSON objects (ids and moments as text).
+"""What the doors show: reads only, each a Call. Rows are answered as JSON objects (ids and moments as text).
 
 A row is made into JSON by PostgreSQL, so that the command, the dashboard and `--json` show the same values.
 """
 
-from octop.engine.call import Call
+from octop.engine.call import Call, first_value
 from octop.engine.rows import Row, many, one
 
 
@@ -75,6 +75,23 @@ def prospects(task_id: str) -> Call[Row | None]:
     )
 
 
+def failed_tasks(limit: int) -> Call[list[Row]]:
+    """Read the newest tasks that wait for a retry or are frozen, with the age of each in seconds."""
+    # Two reads, each along its own index; "in (failed, frozen)" would walk all that is live.
+    return many(
+        """
+        select to_jsonb(x) || jsonb_build_object('age_seconds', extract(epoch from _octop_now() - x.created_at)) from (
+          (select t.id, t.task_type, t.queue, t.status, t.attempt, t.retry_count, t.scheduled_at, t.created_at, t.last_error
+             from octop_tasks t where t.status = 'failed' order by t.created_at desc limit %(limit)s)
+          union all
+          (select t.id, t.task_type, t.queue, t.status, t.attempt, t.retry_count, t.scheduled_at, t.created_at, t.last_error
+             from octop_tasks t where t.status = 'frozen' order by t.created_at desc limit %(limit)s)
+          order by created_at desc limit %(limit)s) x
+        """,
+        {"limit": limit},
+    )
+
+
 def attempts_of(task_id: str) -> Call[list[Row]]:
     """Read the ended attempts of a task that were no plain success, the first one first."""
     return many(
@@ -118,3 +135,29 @@ def running_by_type() -> Call[list[Row]]:
 def throughput() -> Call[list[Row]]:
     """Read how many tasks have ended, by queue and status: the difference of two looks is the rate."""
     return many("select to_jsonb(t) from octop_throughput t")
+
+
+def schemas() -> Call[list[str]]:
+    """Read the schemas of this database in which Octop is installed, the connection's own or not."""
+    return Call(
+        """
+        select n.nspname::text from pg_class c join pg_namespace n on n.oid = c.relnamespace
+          join pg_attribute a on a.attrelid = c.oid and a.attname = 'checksum'
+         where c.relname = 'octop_migrations' and c.relkind = 'r' order by 1
+        """,
+        {},
+        lambda rows: [row[0] for row in rows],
+    )
+
+
+def connected_workers() -> Call[int]:
+    """Count the worker processes that are connected to this database, whatever their schema."""
+    # Each process has one connection of this name; a supervisor's is `octop worker heart`.
+    return Call(
+        """
+        select count(*)::int from pg_stat_activity
+         where datname = current_database() and application_name = 'octop worker control'
+        """,
+        {},
+        first_value,
+    )

@@ -5,7 +5,7 @@ the operator's grants allow it, triggers check it, write it to the audit and let
 """
 
 from collections.abc import Sequence
-from typing import Final, LiteralString
+from typing import Final
 
 from octop.engine.call import Call
 from octop.engine.rows import Row, many, one
@@ -371,45 +371,3 @@ def forget_task_type(name: str) -> Call[bool]:
         {"name": name},
         bool,
     )
-
-
-# --- for the live view ------------------------------------------------------------------------------------------------
-
-
-def failed_tasks(limit: int) -> Call[list[Row]]:
-    """Read the newest tasks that wait for a retry or are frozen, with the age of each in seconds."""
-    # Two reads, each along its own index; "in (failed, frozen)" would walk all that is live.
-    return many(
-        """
-        select to_jsonb(x) || jsonb_build_object('age_seconds', extract(epoch from _octop_now() - x.created_at)) from (
-          (select t.id, t.task_type, t.queue, t.status, t.attempt, t.retry_count, t.scheduled_at, t.created_at, t.last_error
-             from octop_tasks t where t.status = 'failed' order by t.created_at desc limit %(limit)s)
-          union all
-          (select t.id, t.task_type, t.queue, t.status, t.attempt, t.retry_count, t.scheduled_at, t.created_at, t.last_error
-             from octop_tasks t where t.status = 'frozen' order by t.created_at desc limit %(limit)s)
-          order by created_at desc limit %(limit)s) x
-        """,
-        {"limit": limit},
-    )
-
-
-# --- names, for the shell's completion --------------------------------------------------------------------------------
-
-
-def queue_names() -> Call[list[str]]:
-    """Read the names of queues that a worker or an operator has named, at most 1,000."""
-    return _names("select q.name from octop_queues q order by q.name limit 1000")
-
-
-def task_type_names() -> Call[list[str]]:
-    """Read the names of task types that a worker has declared, at most 1,000."""
-    return _names("select y.name from octop_task_types y order by y.name limit 1000")
-
-
-def config_keys() -> Call[list[str]]:
-    """Read the keys of all settings."""
-    return _names("select k.key from octop_config_keys() k order by k.key")
-
-
-def _names(text: LiteralString) -> Call[list[str]]:
-    return Call(text, {}, lambda rows: [str(row[0]) for row in rows])

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Final, TypeAlias
+from typing import Final
 
 from octop.model.errors import InvalidFilterError
+from octop.model.filter_characters import Characters, cut, plain, refused, scan, split_words
 from octop.model.filter_text import quoted, render, render_words
 from octop.model.filter_values import (
     BY_NAME,
@@ -69,7 +69,7 @@ def parse(text: str) -> Filter:
         >>> render(parse('status:failed  error:"not found" !type:send_*'))
         'status:failed error:"not found" -type:send_*'
     """
-    return parse_words(_split(text))
+    return parse_words(split_words(text))
 
 
 def parse_words(words: Iterable[str]) -> Filter:
@@ -121,110 +121,27 @@ def since(seconds: float) -> Filter:
     return Filter((Condition("created", (Comparison(">", Moment(None, -timedelta(seconds=seconds))),)),))
 
 
-# --- words and characters ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Character:
-    """One character of a word. A literal one has lost its meaning; an empty literal one is where quotes stood."""
-
-    text: str
-    literal: bool = False
-
-
-_Characters: TypeAlias = Sequence[_Character]
-
-
-def _split(text: str) -> list[str]:
-    words, word, quoted, escaped = [], "", False, False
-    for character in text:
-        if character.isspace() and not quoted and not escaped:
-            words.append(word)
-            word = ""
-            continue
-        quoted ^= character == '"' and not escaped
-        escaped = character == "\\" and not escaped
-        word += character
-    return [each for each in (*words, word) if each]
-
-
-def _scan(word: str, text: str) -> list[_Character]:
-    found: list[_Character] = []
-    quoted = escaped = False
-    for character in text:
-        if escaped:
-            found.append(_Character(character, literal=True))
-            escaped = False
-        elif character == "\\":
-            escaped = True
-        elif character == '"':
-            quoted = not quoted
-            found.append(_Character("", literal=True))
-        else:
-            found.append(_Character(character, literal=quoted))
-    if quoted:
-        raise _refused(word, "a quote is not closed", 'A quote that is meant is written \\"')
-    if escaped:
-        raise _refused(
-            word, "it ends in a backslash that escapes nothing", "A backslash that is meant is written twice."
-        )
-    return found
-
-
-def _cut(characters: _Characters, separator: str, most: int = -1) -> list[_Characters]:
-    """Split at a separator that still has its meaning, at most so many times."""
-    parts: list[list[_Character]] = [[]]
-    index, length = 0, len(separator)
-    while index < len(characters):
-        here = characters[index : index + length]
-        if len(parts) - 1 != most and [(each.text, each.literal) for each in here] == [(c, False) for c in separator]:
-            parts.append([])
-            index += length
-        else:
-            parts[-1].append(characters[index])
-            index += 1
-    return list(parts)
-
-
-def _plain(characters: _Characters) -> str:
-    return "".join(each.text for each in characters)
-
-
-def _refused(word: str, why: str, hint: str = "") -> InvalidFilterError:
-    shown = word if len(word) <= 80 else word[:79] + "…"
-    return InvalidFilterError(
-        f"filter word {_shown(shown)}: {_shown(why, bare=True)}",
-        hint=_shown(hint, bare=True) or "octop help filters lists all keys.",
-    )
-
-
-def _shown(text: str, *, bare: bool = False) -> str:
-    # lone surrogates and control characters would break the terminal, or the very message
-    safe = "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
-    return safe if bare else f"'{safe}'"
-
-
 # --- conditions -------------------------------------------------------------------------------------------------------
 
 
 def _condition(word: str) -> Condition:
     if len(word) > WORD_CHARACTERS_MAX:
-        raise _refused(word, f"it has {len(word)} characters, more than {WORD_CHARACTERS_MAX}")
+        raise refused(word, f"it has {len(word)} characters, more than {WORD_CHARACTERS_MAX}")
     if "\0" in word:
-        raise _refused(word, "it holds NUL, which no text in PostgreSQL can")
+        raise refused(word, "it holds NUL, which no text in PostgreSQL can")
     if any("\ud800" <= character <= "\udfff" for character in word):
-        raise _refused(word, "it is no UTF-8")
+        raise refused(word, "it is no UTF-8")
     sign = next((each for each in NEGATIONS if word.startswith(each)), "")
     rest = word.removeprefix(sign)
     if sign and rest.startswith(NEGATIONS):
-        raise _refused(word, "it is negated twice", "Write one - (or ! or not:) before the key.")
-    halves = _cut(_scan(word, rest), ":", 1)
+        raise refused(word, "it is negated twice", "Write one - (or ! or not:) before the key.")
+    halves = cut(scan(word, rest), ":", 1)
     if len(halves) < 2:
-        raise _refused(word, "there is no colon in it", _about_no_colon(rest))
+        raise refused(word, "there is no colon in it", _about_no_colon(rest))
     key, path = _key(word, halves[0])
     if not halves[1]:
-        raise _refused(word, "there is no value after the colon", _about_no_value(key))
-    return Condition(key.name, tuple(_test(word, key, each) for each in _cut(halves[1], ",")), path, bool(sign))
+        raise refused(word, "there is no value after the colon", _about_no_value(key))
+    return Condition(key.name, tuple(_test(word, key, each) for each in cut(halves[1], ",")), path, bool(sign))
 
 
 _OTHER_SIGN: Final = re.compile(r"([A-Za-z_]+(?:\.[\w.]+)?)(==?|!=|>=?|<=?)(.+)", re.DOTALL)
@@ -254,29 +171,29 @@ def _about_no_value(key: Key) -> str:
     return f'Empty text is written {key.name}:""' if key.kind == "text" else f"As in {key.examples[0]}"
 
 
-def _key(word: str, characters: _Characters) -> tuple[Key, tuple[str, ...]]:
-    segments = _cut(characters, ".")
-    name, path = _plain(segments[0]), tuple(_plain(each) for each in segments[1:])
+def _key(word: str, characters: Characters) -> tuple[Key, tuple[str, ...]]:
+    segments = cut(characters, ".")
+    name, path = plain(segments[0]), tuple(plain(each) for each in segments[1:])
     key = BY_NAME.get(name)
     if key is None:
         near = difflib.get_close_matches(name.lower(), BY_NAME, n=1, cutoff=0.5)
         also = f"Did you mean {BY_NAME[near[0]].name}? " if near else ""
-        raise _refused(word, f"there is no key '{name[:80]}'", f"{also}Keys: {', '.join(each.name for each in KEYS)}")
+        raise refused(word, f"there is no key '{name[:80]}'", f"{also}Keys: {', '.join(each.name for each in KEYS)}")
     if key.kind == "document" and not (path and all(path)):
-        raise _refused(word, f"{key.name} needs a path: names with dots between them", f"As in {key.examples[0]}")
+        raise refused(word, f"{key.name} needs a path: names with dots between them", f"As in {key.examples[0]}")
     if path and key.kind != "document":
-        raise _refused(word, f"there is nothing below {key.name}", "Only payload, result and meta have a path.")
+        raise refused(word, f"there is nothing below {key.name}", "Only payload, result and meta have a path.")
     return key, path
 
 
-def _test(word: str, key: Key, characters: _Characters) -> Test:
+def _test(word: str, key: Key, characters: Characters) -> Test:
     if not characters:
-        raise _refused(word, "a value is missing beside a comma", 'Empty text is written "", a comma that is meant \\,')
+        raise refused(word, "a value is missing beside a comma", 'Empty text is written "", a comma that is meant \\,')
     match key.kind:
         case "status":
             return _status(word, characters)
         case "id":
-            return _id(word, _plain(characters))
+            return _id(word, plain(characters))
         case "number":
             return _compared(word, characters, lambda text: _number(word, text, whole=True))
         case "moment":
@@ -286,51 +203,51 @@ def _test(word: str, key: Key, characters: _Characters) -> Test:
     return Equal(_text(word, characters))
 
 
-def _text(word: str, characters: _Characters) -> Text:
-    pieces = [_plain(each) for each in _cut(characters, "*")]
+def _text(word: str, characters: Characters) -> Text:
+    pieces = [plain(each) for each in cut(characters, "*")]
     if len(pieces) > WILDCARDS_MAX + 1:
-        raise _refused(word, f"a value has at most {WILDCARDS_MAX} wildcards")
+        raise refused(word, f"a value has at most {WILDCARDS_MAX} wildcards")
     if len(pieces) == 1:
         return Text((pieces[0],))
     return Text((pieces[0], *(each for each in pieces[1:-1] if each), pieces[-1]))  # a** is a*
 
 
-def _status(word: str, characters: _Characters) -> Test:
+def _status(word: str, characters: Characters) -> Test:
     test = Equal(_text(word, characters))
     if not any(statuses_like(test)):
-        name = _plain(characters)
+        name = plain(characters)
         near = difflib.get_close_matches(name, list(Status), n=1, cutoff=0.5)
         also = f"Did you mean {near[0]}? " if near else ""
-        raise _refused(word, f"there is no status '{name[:80]}'", f"{also}Statuses: {', '.join(Status)}")
+        raise refused(word, f"there is no status '{name[:80]}'", f"{also}Statuses: {', '.join(Status)}")
     return test
 
 
 def _id(word: str, text: str) -> Test:
     digits = text.lower().replace("-", "").removesuffix("*")
     if not re.fullmatch(r"[0-9a-f]{1,32}", digits):
-        raise _refused(word, "an id begins with hexadecimal digits, at most 32", "As in id:0199aa3c")
+        raise refused(word, "an id begins with hexadecimal digits, at most 32", "As in id:0199aa3c")
     return Equal(Text((digits,)))
 
 
 _OPERATORS: Final[tuple[Operator, ...]] = (">=", "<=", ">", "<")
 
 
-def _compared(word: str, characters: _Characters, read: Callable[[str], Value]) -> Test:
+def _compared(word: str, characters: Characters, read: Callable[[str], Value]) -> Test:
     operator, rest = _operator(characters)
     if operator:
-        return Comparison(operator, read(_plain(rest)))
-    parts = [_plain(each) for each in _cut(characters, "..")]
+        return Comparison(operator, read(plain(rest)))
+    parts = [plain(each) for each in cut(characters, "..")]
     if len(parts) == 1:
         return Equal(read(parts[0]))
     if len(parts) > 2 or not any(parts):
-        raise _refused(word, "a range is low..high, and one side may be left out")
+        raise refused(word, "a range is low..high, and one side may be left out")
     low, high = (read(each) if each else None for each in parts)
     if isinstance(low, Number) and isinstance(high, Number) and low.value > high.value:
-        raise _refused(word, f"the range ends at {high.value:f}, before its beginning at {low.value:f}")
+        raise refused(word, f"the range ends at {high.value:f}, before its beginning at {low.value:f}")
     return Range(low, high)
 
 
-def _operator(characters: _Characters) -> tuple[Operator | None, _Characters]:
+def _operator(characters: Characters) -> tuple[Operator | None, Characters]:
     signs = "".join(each.text if not each.literal else " " for each in characters[:2])
     operator = next((each for each in _OPERATORS if signs.startswith(each)), None)
     return operator, characters[len(operator or "") :]
@@ -340,12 +257,12 @@ def _number(word: str, text: str, *, whole: bool) -> Number:
     if not NUMBER.fullmatch(text) or (whole and "." in text):
         kind = "whole number" if whole else "number"
         also = "" if whole else "; quoted, it is text"
-        raise _refused(word, f"'{text[:80]}' is no {kind}", f"Numbers are written 3, >3, <=3, 1..3, 1.. or ..3{also}")
+        raise refused(word, f"'{text[:80]}' is no {kind}", f"Numbers are written 3, >3, <=3, 1..3, 1.. or ..3{also}")
     return Number(Decimal(text))
 
 
-def _document(word: str, characters: _Characters) -> Test:
-    parts = [_plain(each) for each in _cut(characters, "..")]
+def _document(word: str, characters: Characters) -> Test:
+    parts = [plain(each) for each in cut(characters, "..")]
     ranged = len(parts) == 2 and any(parts) and all(NUMBER.fullmatch(each) for each in parts if each)
     if _operator(characters)[0] or (ranged and not any(each.literal for each in characters)):
         return _compared(word, characters, lambda text: _number(word, text, whole=False))
@@ -361,11 +278,11 @@ _DATE: Final = re.compile(r"(\d{4}-\d\d-\d\d)(Z|[+-]\d\d:\d\d)", re.ASCII)
 _HINT: Final = "Moments: -1h, +2d, now, today, yesterday, tomorrow, 2030-01-31Z, 2030-01-31T09:00:00+08:00"
 
 
-def _moment_test(word: str, characters: _Characters) -> Test:
+def _moment_test(word: str, characters: Characters) -> Test:
     test = _compared(word, characters, lambda text: _moment(word, text))
     if isinstance(test, Equal) and isinstance(test.value, Moment) and (test.value.at or not test.value.offset):
-        shown = _plain(characters)
-        raise _refused(
+        shown = plain(characters)
+        raise refused(
             word, "hardly a task has exactly this moment", f"Write '>{shown}', '<{shown}', {shown}.. or ..{shown}"
         )
     return test
@@ -379,10 +296,10 @@ def _moment(word: str, text: str) -> Moment | Day:
     if _OFFSET.fullmatch(text):
         offset = _sum_of(text)
         if offset > OFFSET_MAX:
-            raise _refused(word, f"'{text[:80]}' is more than 100 years away", _HINT)
+            raise refused(word, f"'{text[:80]}' is more than 100 years away", _HINT)
         return Moment(None, -offset if text.startswith("-") else offset)
     if _PART.match(text):
-        raise _refused(word, f"'{text[:80]}' has no direction", f"Write -{text[:80]} (ago) or +{text[:80]} (from now)")
+        raise refused(word, f"'{text[:80]}' has no direction", f"Write -{text[:80]} (ago) or +{text[:80]} (from now)")
     return _absolute(word, text)
 
 
@@ -398,12 +315,12 @@ def _absolute(word: str, text: str) -> Moment | Day:
     try:
         at = datetime.fromisoformat(f"{date[1]}T00:00{date[2]}" if date else text)
     except ValueError:
-        raise _refused(word, f"'{text[:80]}' is no moment", _HINT) from None
+        raise refused(word, f"'{text[:80]}' is no moment", _HINT) from None
     if at.tzinfo is None:
         zoned = f"{text}Z" if at.isoformat().startswith(f"{text}T") else f"{at.isoformat()}+00:00"
-        raise _refused(word, f"'{text[:80]}' names no zone", f"Add an offset, as in {zoned}")
+        raise refused(word, f"'{text[:80]}' names no zone", f"Add an offset, as in {zoned}")
     if at.year in range(2, 9999) and not date:
         at = at.astimezone(UTC)
     if at.year not in YEARS:
-        raise _refused(word, f"the year of '{text[:80]}' is not between 2000 and 3000", _HINT)
+        raise refused(word, f"the year of '{text[:80]}' is not between 2000 and 3000", _HINT)
     return Day(at) if date else Moment(at)

@@ -79,7 +79,7 @@ async def run_embedded(
 
 
 def _cancelled(runtime: Runtime, worker: asyncio.Task[None], *, is_stopping: bool) -> None:
-    if not runtime.is_registered:
+    if not runtime.registration.is_known:
         worker.cancel()  # nothing has begun
     elif is_stopping or runtime.shutdown.has_begun:
         runtime.stop_now()

@@ -1,11 +1,8 @@
 """One worker: it claims, runs, reports, and follows the settings, until it is told to stop."""
 
 import asyncio
-import dataclasses
 import logging
 import math
-import os
-import socket
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -13,19 +10,20 @@ from typing import Any, Final
 from octop.engine import calls
 from octop.engine.listener import notifications
 from octop.model.definition import TaskDefinition
-from octop.model.errors import DatabaseUnreachableError, OctopError, TryAgainError
+from octop.model.errors import DatabaseUnreachableError, OctopError
 from octop.model.hooks import Hooks
-from octop.model.work import Settings, TaskTypePolicy
+from octop.model.work import Settings
 from octop.worker.children import Children
 from octop.worker.exchanger import Exchanger
 from octop.worker.heart import Culprit
 from octop.worker.holdings import Holdings
 from octop.worker.hooks import call_hooks
 from octop.worker.lease import Lease
-from octop.worker.link import QUIET_SECONDS, Link, pause_before_try
+from octop.worker.link import Link, pause_before_try
 from octop.worker.options import WorkerOptions
 from octop.worker.pool import Pool
 from octop.worker.recall import Recall
+from octop.worker.registration import Registration
 from octop.worker.runner import Runner
 from octop.worker.shutdown import Shutdown
 from octop.worker.trouble import Trouble
@@ -51,6 +49,7 @@ class Runtime:
         on_registered: Called once the database knows of this worker.
         on_leaving: Called when all has ended, before it deregisters: nobody may beat for it any longer.
         on_left: Called when it has deregistered.
+        registration: What the database knows of it.
         holdings: What it holds.
         shutdown: Leads to the end.
         drained: It stopped because nothing was left.
@@ -79,15 +78,19 @@ class Runtime:
         self._options = options
         self._registry = registry
         self._hooks = hooks
-        self._supervisor_id = supervisor_id
-        self._version = version
         self._loop = asyncio.get_running_loop()
         self._over = asyncio.Event()
         self._control_asked = asyncio.Event()
         self._verdicts: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self._settings: Settings | None = None
-        self.is_registered = False
-        self._registered_queues = 0
+        self.registration = Registration(
+            registry,
+            worker_id=worker_id,
+            name=options.name,
+            lease=lease,
+            supervisor_id=supervisor_id,
+            version=version,
+        )
         self._exchange_link = Link(options, "exchange", worker_id, is_over=lambda: self.shutdown.is_hopeless)
         self._control_link = Link(options, "control", worker_id, is_over=self._over.is_set)
         self.holdings = self._holdings = Holdings()
@@ -184,20 +187,16 @@ class Runtime:
     def _versions(self) -> dict[str, int]:
         return {name: definition.policy.version for name, definition in self._registry.items()}
 
-    def _policies(self) -> list[TaskTypePolicy]:
-        # an alias is known too, so that tasks under the old name are not parked
-        return [
-            definition.policy if name == definition.name else dataclasses.replace(definition.policy, name=name)
-            for name, definition in self._registry.items()
-        ]
-
     async def _begin(self, *, patient: bool) -> bool:
         """Make ready; False = it was told to stop before the database could take note of it."""
         link = self._control_link
         if patient:
             await link.patiently(calls.octop_settings)
         self._apply(await link.call(calls.octop_settings()))
-        if not await self._register_patiently():
+        while not (self.registration.is_known or self.shutdown.has_begun):
+            if pause := await self.registration.try_to_register(link, self._pools):
+                await _either(self._control_asked, pause)
+        if not self.registration.is_known:
             return False
         await call_hooks(self._hooks.worker_start)
         log.info(
@@ -209,48 +208,6 @@ class Runtime:
         self.on_registered()
         return True
 
-    async def _register_patiently(self) -> bool:
-        """Register, however long somebody's open transaction holds what must be written; False = told to stop meanwhile."""
-        said_at, tries = float("-inf"), 0
-        while not self.shutdown.has_begun:
-            try:
-                await self._register()
-            except TryAgainError as error:
-                tries += 1
-                if time.monotonic() - said_at >= QUIET_SECONDS:
-                    said_at = time.monotonic()
-                    log.warning(
-                        'octop_register waits for a lock and tries again; see the how-to "End a transaction that was left open": %s',
-                        error,
-                        extra={"worker_id": self.worker_id},
-                    )
-                await _either(self._control_asked, min(CONTROL_SECONDS, pause_before_try(tries, self.worker_id)))
-            else:
-                if tries:
-                    log.info("octop_register waits no longer", extra={"worker_id": self.worker_id})
-                return True
-        return False
-
-    async def _register(self) -> None:
-        at, queues = time.monotonic(), list(self._pools)
-        await self._control_link.call(
-            calls.octop_register(
-                self.worker_id,
-                name=self._options.name,
-                host=socket.gethostname(),
-                pid=os.getpid(),
-                supervisor_id=self._supervisor_id,
-                version=self._version,
-                queues=queues,
-                task_types=self._policies(),
-            )
-        )
-        self._registered_queues = len(queues)
-        if not self.is_registered:
-            # later ones are no beats: the row may have been stale, and only a beat tells whether it was
-            self.is_registered = True
-            self.lease.beaten(at, unbroken=True)
-
     async def _end(self) -> None:
         for pool in self._pools.values():
             pool.take_back()
@@ -258,32 +215,16 @@ class Runtime:
         for pool in list(self._pools.values()):
             await pool.close(0.2)
         await self._children.close()
-        if self.is_registered:
+        if self.registration.is_known:
             await call_hooks(list(reversed(self._hooks.worker_stop)))
             self.on_leaving()
-            await (self._lose_all() if self._crashed else self._deregister())
+            if self._crashed:
+                await self.registration.lose_all(self._exchange_link)
+            elif await self.registration.deregister(self._exchange_link):
+                self.on_left()
         self.shutdown.close()
         await self._exchange_link.close()
         await self._control_link.close()
-
-    async def _lose_all(self) -> None:
-        """Give up what ran as lost: a task may have brought us down, so each loses a try and runs in a process of its own next time."""
-        try:
-            lost = await self._exchange_link.call(calls.octop_lost(self.worker_id), seconds=2)
-        except OctopError as error:
-            log.warning("went down without saying so; the lease covers it: %s", error.message)
-        else:
-            log.error("went down with %d tasks", lost, extra={"worker_id": self.worker_id})
-
-    async def _deregister(self) -> None:
-        try:
-            released = await self._exchange_link.call(calls.octop_deregister(self.worker_id), seconds=2)
-        except OctopError as error:
-            log.warning("left without saying so; the lease covers it: %s", error.message)
-        else:
-            self.on_left()
-            if released:
-                log.info("released %d tasks", released, extra={"worker_id": self.worker_id})
 
     # --- following the database ---------------------------------------------------------------------------------------
 
@@ -308,8 +249,8 @@ class Runtime:
                 self._recall.lost(named, control.lost)
                 if self._settings is None or control.version != self._settings.version:
                     self._apply(await self._control_link.call(calls.octop_settings(), seconds=CONTROL_SECONDS_MAX))
-                if len(self._pools) > self._registered_queues:
-                    await self._register()
+                if self.registration.lacks(self._pools):
+                    await self.registration.register(self._control_link, self._pools)
                 if self.lease.is_doubtful:
                     await self._drop_what_was_lost()
                 trouble.over()
@@ -355,7 +296,7 @@ class Runtime:
         lost = [claimed for claimed in held if claimed.id not in owned]
         for claimed in lost:
             self._recall.lose(claimed)
-        await self._register()
+        await self.registration.register(self._control_link, self._pools)
         self.lease.confirmed()
         log.warning(
             "the lease was broken: %d of %d tasks had been given to others",

@@ -48,7 +48,7 @@ def look(connection: EngineConnection) -> Snapshot:
         queues=run(connection, steering.list_queues()),
         workers=run(connection, reads.list_workers())[:ROWS_MAX],
         running=run(connection, reads.running_tasks(ROWS_MAX)),
-        failures=run(connection, steering.failed_tasks(ROWS_MAX)),
+        failures=run(connection, reads.failed_tasks(ROWS_MAX)),
         ended=ended,
     )
 
