@@ -53,7 +53,7 @@ class House:
         self.lease.beaten(time.monotonic(), unbroken=True)
         registry = {function.__name__: define(function) for function in functions}
         self.runner = Runner(registry, hooks or Hooks(), self.holdings, Children(None), lambda _queue: self.pool.wake())
-        self.pool = Pool(limit, self.lease, self.runner.attempt, self.holdings.urgent)
+        self.pool = Pool(limit, self.lease, self.runner.begin, self.holdings.urgent)
         self.recall = Recall(self.holdings, self.runner)
         self.holdings.take_back = self.pool.remove
         self.holdings.on_ready = lambda ready: self.pool.add([ready])

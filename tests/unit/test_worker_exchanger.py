@@ -128,6 +128,33 @@ async def test_a_task_claimed_twice_before_its_start_runs_once_under_the_new_fen
 
 
 @loop_test
+async def test_the_next_exchange_is_on_its_way_before_the_tasks_of_the_last_one_run():
+    """Otherwise the database is idle as long as they take."""
+    goes_on, started_at_call = asyncio.Event(), []
+
+    def answer(call):
+        number = len(started_at_call)
+        started_at_call.append(len(desk.started))
+        if number == 1:
+            goes_on.set()  # what ran on ends while this exchange is under way, and makes room
+        return Exchanged([claimed(f"{number}.{each}") for each in range(call.values["wanted"][0])], [], {}, 0)
+
+    async def attempt(_slot, task):
+        desk.started.append(task)
+        desk.pool.wake()
+        while len(desk.started) < 4:  # noqa: ASYNC110 - what is looked at has no event
+            await asyncio.sleep(0)
+        if task.id in ("0.1", "0.2", "0.3"):
+            await goes_on.wait()
+        desk.holdings.success(task, None)
+
+    desk = Desk(4, octop_exchange=answer)
+    desk.pool._begin = attempt
+    await desk.run_until(lambda: len(started_at_call) > 2)
+    assert started_at_call[:3] == [0, 4, 4]
+
+
+@loop_test
 async def test_nothing_is_claimed_while_the_lease_is_over_or_in_doubt():
     desk = Desk()
     assert desk.exchanger._wanted() == {"q": 2}

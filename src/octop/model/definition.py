@@ -203,9 +203,10 @@ class TaskDefinition:
             message = f"the payload of {self.name} is no JSON object"
             raise InvalidPayloadError(message)
         codecs = plan.codecs
-        if plan.rest is None and (unknown := [name for name in found if name not in codecs]):
+        if plan.rest is None and not found.keys() <= codecs.keys():
+            unknown = next(name for name in found if name not in codecs)
             message = (
-                f"unexpected argument {unknown[0]!r}: {self.name}{signature_text(self.function)} has no such parameter"
+                f"unexpected argument {unknown!r}: {self.name}{signature_text(self.function)} has no such parameter"
             )
             raise InvalidArgumentsError(message, hint=self._misfit(plan))
         if not plan.required <= found.keys():

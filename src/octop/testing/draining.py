@@ -225,8 +225,12 @@ class _Drain:
         self._claimed[f"{claimed.id} {claimed.attempt}"] = claimed
         slot = Slot()
         # _stop_all ends what has not ended by itself
-        slot.task = asyncio.get_running_loop().create_task(self._runner.attempt(slot, claimed))
+        slot.task = asyncio.get_running_loop().create_task(self._run(slot, claimed))
         self._running[slot.task] = (slot, claimed)
+
+    async def _run(self, slot: Slot, claimed: Claimed) -> None:
+        if (rest := self._runner.begin(slot, claimed)) is not None:
+            await rest
 
     async def _wait(self) -> None:
         """Wait for one of those that run; with places left, look from time to time for what they have enqueued."""

@@ -171,8 +171,8 @@ class Exchanger:
     async def _wait(self, seconds: float | None) -> None:
         urgent = self._holdings.urgent
         if seconds == 0.0:
+            # Not one turn of the loop: the tasks that have just come would run first, and the database be idle. They run while it works.
             urgent.clear()
-            await asyncio.sleep(0)
             return
         if not urgent.is_set():
             with contextlib.suppress(TimeoutError):

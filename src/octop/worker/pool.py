@@ -25,7 +25,7 @@ class Pool:
         self,
         limit: int,
         lease: Lease,
-        attempt: Callable[[Slot, Claimed], Awaitable[None]],
+        begin: Callable[[Slot, Claimed], Awaitable[None] | None],
         freed: asyncio.Event,
     ) -> None:
         """Begin without places.
@@ -33,14 +33,15 @@ class Pool:
         Args:
             limit: How many tasks may be held at once.
             lease: Says whether something may be started.
-            attempt: Runs one task in one place; never raises while the pool is open.
+            begin: Begins one task in one place, and returns what to await until it has ended, or None when it has; never raises while the
+                pool is open.
             freed: Set when there was no free place and now there is one.
         """
         self._freed = freed
         self.limit = limit
         self.held = 0
         self._lease = lease
-        self._attempt = attempt
+        self._begin = begin
         self._buffer: deque[Claimed] = deque()
         self._idle: list[Slot] = []
         self._slots: set[Slot] = set()
@@ -128,7 +129,8 @@ class Pool:
                     await self._wait_for_lease()
                 else:
                     try:
-                        await self._attempt(slot, self._buffer.popleft())
+                        if (rest := self._begin(slot, self._buffer.popleft())) is not None:
+                            await rest
                     finally:
                         # also if it raised, which it must not: a fault may cost a task, never a place
                         self.held -= 1

@@ -5,6 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Coroutine
+from contextvars import Context as Variables
 from contextvars import copy_context
 from typing import Any, Final
 
@@ -91,30 +92,64 @@ class Runner:
 
     # --- one attempt --------------------------------------------------------------------------------------------------
 
-    async def attempt(self, slot: Slot, claimed: Claimed) -> None:
-        """Run one task to its end. Whatever it does becomes an outcome; nothing is raised while the worker runs."""
+    def begin(self, slot: Slot, claimed: Claimed) -> Coroutine[Any, Any, None] | None:
+        """Begin one task. Whatever it does becomes an outcome; nothing is raised while the worker runs.
+
+        Most tasks never wait: of them all is done here, without a coroutine that somebody would have to wait for.
+
+        Returns:
+            What is to be awaited until the task has ended; None = it has.
+        """
         slot.claimed = claimed
         self.stepping = claimed
-        error: BaseException | None = None
+        variables = copy_context()
         value: Any = None
+        error: BaseException | None = None
         try:
-            variables = copy_context()
             coroutine, wanted = variables.run(self._first_step, slot, claimed)
-            self._begins_to_wait(slot, claimed)
-            value = await stepped(variables, coroutine, wanted, lambda: setattr(self, "stepping", claimed))
         except StopIteration as stop:
             value = stop.value
         except BaseException as raised:
             if self._closed:
                 raise
             error = raised
+        else:
+            return self._go_on(slot, claimed, variables, coroutine, wanted)
+        is_plain = value is None and error is None and slot.reason is None and not slot.waited
+        if is_plain and not (self._hooks.success or self.tells or (slot.task is not None and slot.task.cancelling())):
+            self._holdings.success(claimed, None)
+            self._holdings.left(claimed.id)
+            return None
+        try:
+            return self._finish(slot, claimed, value, error)
+        finally:
+            del error  # it would keep this frame, and so itself
+
+    async def _go_on(
+        self, slot: Slot, claimed: Claimed, variables: Variables, coroutine: Coroutine[Any, Any, Any], wanted: object
+    ) -> None:
+        value: Any = None
+        error: BaseException | None = None
+        try:
+            self._begins_to_wait(slot, claimed)
+            value = await stepped(variables, coroutine, wanted, lambda: setattr(self, "stepping", claimed))
+        except BaseException as raised:
+            if self._closed:
+                raise
+            error = raised
+        try:
+            await self._finish(slot, claimed, value, error)
+        finally:
+            del error  # as above
+
+    async def _finish(self, slot: Slot, claimed: Claimed, value: Any, error: BaseException | None) -> None:
         if slot.waited:
             self._holdings.running.pop(claimed.id, None)
             slot.deadline = math.inf
         if slot.interrupts or (slot.task is not None and slot.task.cancelling()):
             await _absorb(slot)
         if value is None and error is None and slot.reason is None and not (self._hooks.success or self.tells):
-            self._holdings.success(slot.claimed, None)
+            self._holdings.success(slot.claimed or claimed, None)
             self._holdings.left(claimed.id)
             return
         try:
@@ -124,7 +159,9 @@ class Runner:
                 raise
             log.error("what an attempt ended with can not be told", exc_info=fault, extra={"task_id": claimed.id})
             self._holdings.outcome(
-                plain_failure(slot.claimed.fence, type(fault).__name__, "what it ended with can not be told")
+                plain_failure(
+                    (slot.claimed or claimed).fence, type(fault).__name__, "what it ended with can not be told"
+                )
             )
         if error is not None and claimed.id not in self._remembered:
             let_go(error)

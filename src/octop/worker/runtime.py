@@ -176,7 +176,7 @@ class Runtime:
     # --- beginning and end --------------------------------------------------------------------------------------------
 
     def _pool(self) -> Pool:
-        return Pool(0, self.lease, self.runner.attempt, self._holdings.urgent)
+        return Pool(0, self.lease, self.runner.begin, self._holdings.urgent)
 
     def _queues(self) -> list[str]:
         if self._options.queues is not None:

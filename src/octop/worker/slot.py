@@ -32,10 +32,7 @@ class AttemptContext(Context):
         stopped: What ``cancelled`` says.
     """
 
-    def __init__(self, claimed: Claimed) -> None:
-        """Begin as an attempt that may go on."""
-        super().__init__(claimed)
-        self.stopped = False
+    stopped = False
 
     @property
     def cancelled(self) -> bool:

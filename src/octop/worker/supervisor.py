@@ -280,7 +280,7 @@ class Supervisor:
             log.warning("what the dead process ran could not be given back; the lease covers it: %s", error.message)
         else:
             if count:
-                log.info("%d tasks of the dead process were given back", count)
+                log.info("gave back %s of the dead process", "1 task" if count == 1 else f"{count} tasks")
 
     async def _sleep(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

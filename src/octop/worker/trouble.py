@@ -64,7 +64,8 @@ class Trouble:
         locked = isinstance(error, TryAgainError)
         if now - self._said_at >= QUIET_SECONDS and (not locked or self._count > 3):
             self._said_at = now
-            log.error("%s: trying again: %s", self._what, error.message)
+            hint = "" if locked or not error.hint else f"; hint: {error.hint}"
+            log.error("%s: trying again: %s%s", self._what, error.message, hint)
         pause = pause_before_try(self._count, self._salt)
         return min(pause, LOCKED_SECONDS_MAX) if locked else pause
 
