@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, overload
 from uuid import UUID
 
-from octop.bulk import Calls, Chunks, Enqueued
+from octop.bulk import Calls, Chunks, Enqueued, summed
 from octop.handle import Handle
 from octop.model.context import Context
 from octop.model.definition import Registry, TaskDefinition, TaskOptions, define
@@ -283,17 +283,14 @@ class Octop:
         Raises:
             InvalidTaskError: One of them is refused; the message says which; nothing was enqueued.
         """
-        made: Enqueued = []
+        statements = Chunks(return_ids=return_ids, whole=connection is not None).statements_async(calls)
         if connection is None:
-            for chunk in await self._pools.run_all_async(Chunks(whole=False).statements_async(calls)):
-                made.extend(chunk)
-        else:
-            from octop.engine.foreign import run_foreign_async  # noqa: PLC0415 - loads psycopg
+            return summed(await self._pools.run_all_async(statements), return_ids=return_ids)
+        from octop.engine.foreign import run_foreign_async  # noqa: PLC0415 - loads psycopg
 
-            async for call in Chunks(whole=True).statements_async(calls):
-                answer = await run_foreign_async(connection, call, schema=self.settings.schema)
-                made.extend(answer)
-        return [UUID(id) for id, _ in made] if return_ids else len(made)
+        schema = self.settings.schema
+        answers = [await run_foreign_async(connection, each, schema=schema) async for each in statements]
+        return summed(answers, return_ids=return_ids)
 
     @overload
     def enqueue_many_sync(
@@ -307,17 +304,13 @@ class Octop:
         self, calls: Iterable[PreparedCall[Any]], *, connection: object = None, return_ids: bool = False
     ) -> int | list[UUID]:
         """Enqueue any number of calls, all or nothing; see ``enqueue_many``."""
-        made: Enqueued = []
+        statements = Chunks(return_ids=return_ids, whole=connection is not None).statements(calls)
         if connection is None:
-            for chunk in self._pools.run_all(Chunks(whole=False).statements(calls)):
-                made.extend(chunk)
-        else:
-            from octop.engine.foreign import run_foreign  # noqa: PLC0415 - loads psycopg
+            return summed(self._pools.run_all(statements), return_ids=return_ids)
+        from octop.engine.foreign import run_foreign  # noqa: PLC0415 - loads psycopg
 
-            for call in Chunks(whole=True).statements(calls):
-                answer = run_foreign(connection, call, schema=self.settings.schema)
-                made.extend(answer)
-        return [UUID(id) for id, _ in made] if return_ids else len(made)
+        schema = self.settings.schema
+        return summed([run_foreign(connection, each, schema=schema) for each in statements], return_ids=return_ids)
 
     async def submit(self, prepared: PreparedCall[Any]) -> Handle[Any]:
         """Enqueue what ``task.call(…)`` returned; submit it once, for it has its id already.

@@ -1,7 +1,8 @@
 """Many prepared calls become few statements, while they are read."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from octop.model.errors import InvalidTaskError
 from octop.task import PreparedCall
@@ -22,18 +23,20 @@ class Chunks:
     """Gathers calls until there are enough for a statement.
 
     Args:
+        return_ids: The statements answer ids; else how many tasks there were, so that a million of them need no memory here.
         whole: One statement for all, so that they are all or nothing also on a connection in autocommit (up to 200 million
             characters of payload); else at most 1,000 tasks a statement.
     """
 
-    def __init__(self, *, whole: bool) -> None:
+    def __init__(self, *, return_ids: bool, whole: bool) -> None:
         """Begin empty."""
+        self._return_ids = return_ids
         self._tasks_max = None if whole else TASKS_MAX
         self._characters_max = STATEMENT_CHARACTERS_MAX if whole else CHARACTERS_MAX
         self._gathered: list[PreparedCall[Any]] = []
         self._characters = 0
 
-    def statements(self, calls: Iterable[PreparedCall[Any]]) -> "Iterator[Call[Enqueued]]":
+    def statements(self, calls: Iterable[PreparedCall[Any]]) -> "Iterator[Call[Any]]":
         """Yield the statements for calls, while these are read.
 
         Raises:
@@ -45,7 +48,7 @@ class Chunks:
         if self._gathered:
             yield self._statement()
 
-    async def statements_async(self, calls: Calls) -> "AsyncIterator[Call[Enqueued]]":
+    async def statements_async(self, calls: Calls) -> "AsyncIterator[Call[Any]]":
         """Yield the statements for calls from any iterable; see ``statements``."""
         if isinstance(calls, AsyncIterable):
             async for prepared in calls:
@@ -66,8 +69,16 @@ class Chunks:
         self._characters += len(prepared.task.payload)
         return len(self._gathered) == self._tasks_max or self._characters >= self._characters_max
 
-    def _statement(self) -> "Call[Enqueued]":
+    def _statement(self) -> "Call[Any]":
         from octop.engine.calls import octop_enqueue_many  # noqa: PLC0415 - loads psycopg
 
         gathered, self._gathered, self._characters = self._gathered, [], 0
-        return octop_enqueue_many([each.task for each in gathered], fresh=all(each.fresh for each in gathered))
+        tasks, fresh = [each.task for each in gathered], all(each.fresh for each in gathered)
+        if self._return_ids:
+            return octop_enqueue_many(tasks, fresh=fresh)
+        return octop_enqueue_many(tasks, fresh=fresh, return_ids=False)
+
+
+def summed(answers: Sequence[Any], *, return_ids: bool) -> int | list[UUID]:
+    """Return what all statements together have enqueued."""
+    return [UUID(id) for each in answers for id, _ in each] if return_ids else sum(answers)

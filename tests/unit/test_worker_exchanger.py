@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from octop.model.definition import define
-from octop.model.errors import NotPermittedError, TryAgainError, UnexpectedDatabaseError
+from octop.model.errors import IsolationLevelError, NotPermittedError, TryAgainError, UnexpectedDatabaseError
 from octop.model.hooks import Hooks
 from octop.model.task import NIL, Claimed, Exchanged, Fence, Outcome, OutcomeKind, Settled
 from octop.model.work import Control, Settings
@@ -130,7 +130,8 @@ async def test_a_task_claimed_twice_before_its_start_runs_once_under_the_new_fen
 @loop_test
 async def test_the_next_exchange_is_on_its_way_before_the_tasks_of_the_last_one_run():
     """Otherwise the database is idle as long as they take."""
-    goes_on, started_at_call = asyncio.Event(), []
+    goes_on = asyncio.Event()
+    started_at_call: list[int] = []
 
     def answer(call):
         number = len(started_at_call)
@@ -152,6 +153,49 @@ async def test_the_next_exchange_is_on_its_way_before_the_tasks_of_the_last_one_
     desk.pool._begin = attempt
     await desk.run_until(lambda: len(started_at_call) > 2)
     assert started_at_call[:3] == [0, 4, 4]
+
+
+def marks_handed_in(desk):
+    """Return the id of the mark that each exchange was given; None = it looked from the front."""
+    return [next(filter(None, values["marks_id"] or []), None) for values in desk.link.exchanges()]
+
+
+@loop_test
+async def test_full_batches_move_the_mark_and_after_a_short_one_it_looks_from_the_front_at_once():
+    batches = iter([["a"], ["b"], [], []])
+
+    def answer(_call):
+        return Exchanged([claimed(each) for each in next(batches, [])], [], {}, 0)
+
+    desk = Desk(1, octop_exchange=answer)
+    await desk.run_until(lambda: "octop_sleep" in desk.link.names)
+    assert marks_handed_in(desk)[:4] == [None, "a", "b", None]
+    assert desk.link.names.index("octop_sleep") > 3, "it does not sleep before it has looked from the front"
+
+
+@loop_test
+async def test_a_notification_makes_the_next_look_one_from_the_front():
+    def answer(call):
+        number = len(desk.link.exchanges())
+        if number == 3:
+            desk.exchanger.nudge()
+        return Exchanged([claimed(f"{number}.{each}") for each in range(call.values["wanted"][0])], [], {}, 0)
+
+    desk = Desk(1, octop_exchange=answer)
+    await desk.run_until(lambda: len(desk.link.exchanges()) > 5)
+    assert marks_handed_in(desk)[:5] == [None, "1.0", "2.0", None, "4.0"]
+
+
+@loop_test
+async def test_lanes_get_no_marks():
+    def answer(call):
+        number = len(desk.link.exchanges())
+        tasks = [claimed(f"{number}.{each}", lane="l") for each in range(call.values["wanted"][0])]
+        return Exchanged(tasks, [], {"q": "l"}, 0)
+
+    desk = Desk(1, octop_exchange=answer)
+    await desk.run_until(lambda: len(desk.link.exchanges()) > 3)
+    assert set(marks_handed_in(desk)) == {None}
 
 
 @loop_test
@@ -309,6 +353,17 @@ def test_a_missing_right_is_borne_for_half_a_minute_and_no_longer(monkeypatch):
     for _ in range(10):
         moment[0] += 60
         assert trouble.bear(unexpected("53100")) <= 5
+
+
+def test_the_log_shows_the_cure_of_what_needs_a_person_and_none_for_a_lock(caplog):
+    Trouble("the exchange is refused", "salt").bear(IsolationLevelError("it needs READ COMMITTED", hint="Set it."))
+    locked = Trouble("the exchange waits", "salt")
+    for _ in range(4):
+        locked.bear(TryAgainError("locked", hint="Try the same again."))
+    assert [record.message for record in caplog.records] == [
+        "the exchange is refused: trying again: it needs READ COMMITTED; hint: Set it.",
+        "the exchange waits: trying again: locked",
+    ]
 
 
 @pytest.mark.parametrize(

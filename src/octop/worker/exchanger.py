@@ -19,6 +19,7 @@ from octop.model.task import Claimed, Exchanged, Outcome, OutcomeKind, Success
 from octop.worker.holdings import LINGER_SECONDS, Holdings
 from octop.worker.lease import Lease
 from octop.worker.link import Link
+from octop.worker.marks import Marks
 from octop.worker.pool import Pool
 from octop.worker.report import plain_failure
 from octop.worker.rounds import Rounds
@@ -78,6 +79,7 @@ class Exchanger:
         self._versions = None if set(task_types.values()) <= {1} else list(task_types.values())
         self._lanes: dict[str, str] = {}
         self._more: set[str] = set()
+        self._marks = Marks()
         self._lease = lease
         self._sleeper = Sleeper(worker_id, link)
         self._rounds = Rounds()
@@ -193,23 +195,28 @@ class Exchanger:
             await self._release_strays()
         if wanted and self._nudged:
             self._nudged = False
+            self._marks.forget()
             self._sleeper.wake()
         elif wanted:
             await self._sleeper.ask_doubt()
+        began = time.monotonic()
+        from_front = bool(wanted) and not self._marks.current(began)
         answer = await self._exchange(wanted, awake=self._sleeper.must_clear())
+        if from_front:
+            self._marks.looked(began=began, now=time.monotonic())
         if wanted:
             await self._looked(answer, wanted)
         self._trouble.over()
 
     async def _looked(self, answer: Exchanged, wanted: Mapping[str, int]) -> None:
         before = dict(self._lanes)
-        self._deliver(answer, wanted)
+        short = self._deliver(answer, wanted)
         if self._ended:
             return
         found = bool(answer.tasks) or answer.parked > 0
         if found:
             self._rounds.found()
-        look_on = answer.parked > 0 or (not found and self._rounds.go_on(before, answer.lanes))
+        look_on = short or answer.parked > 0 or (not found and self._rounds.go_on(before, answer.lanes))
         await self._sleeper.looked(wanted, found=found or look_on, interval_seconds=self.interval_seconds)
         if look_on:
             self._nudged = True
@@ -226,10 +233,11 @@ class Exchanger:
         self._stray_look_at = time.monotonic() + STRAY_SECONDS
         if released:
             log.warning(
-                "released %d tasks whose claim never reached us", released, extra={"worker_id": self._worker_id}
+                "released tasks whose claim never reached us: %d", released, extra={"worker_id": self._worker_id}
             )
 
-    def _deliver(self, answer: Exchanged, wanted: Mapping[str, int]) -> None:
+    def _deliver(self, answer: Exchanged, wanted: Mapping[str, int]) -> bool:
+        """Give the tasks to their queues; True when a look behind marks found too little: there may be something before them."""
         self._lanes.update(answer.lanes)
         by_queue: dict[str, int] = dict.fromkeys(wanted, 0)
         fresh = self._holdings.accept(answer.tasks)
@@ -239,19 +247,24 @@ class Exchanger:
                 self._holdings.outcome(
                     Outcome(claimed.fence, OutcomeKind.RELEASED, error_message="its worker stopped before the start")
                 )
-            return
+            return False
         for claimed in answer.tasks:
             by_queue[claimed.queue] = by_queue.get(claimed.queue, 0) + 1
         for name in by_queue:
             mine = [claimed for claimed in fresh if claimed.queue == name] if len(by_queue) > 1 else fresh
             if mine:
                 self._pools[name].add(mine)
+        short = False
         for name, count in wanted.items():
             # a batch that came back full: there is probably more
             if by_queue[name] >= count:
                 self._more.add(name)
+                if name not in answer.lanes:
+                    self._marks.claimed(name, [each for each in answer.tasks if each.queue == name])
             else:
                 self._more.discard(name)
+                short |= self._marks.short(name)
+        return short
 
     async def _exchange(self, wanted: Mapping[str, int], *, awake: bool) -> Exchanged:
         successes, outcomes = self._holdings.outbox.take()
@@ -289,6 +302,7 @@ class Exchanger:
                         careful=careful,
                         awake=awake,
                         versions=self._versions,
+                        marks=self._marks.by_queue,
                     )
                 )
             except TryAgainError:

@@ -58,6 +58,15 @@ def _outcome(outcome: Outcome) -> dict[str, object]:
     return found
 
 
+def _marks(
+    queues: Iterable[str], marks: Mapping[str, Mapping[int, tuple[str, str]]] | None, which: int
+) -> list[str | None] | None:
+    if not marks:
+        return None
+    found = [marks.get(queue, {}).get(priority) for queue in queues for priority in range(10)]
+    return [None if mark is None else mark[which] for mark in found]
+
+
 def octop_exchange(
     worker_id: str,
     *,
@@ -69,6 +78,7 @@ def octop_exchange(
     careful: bool = False,
     awake: bool = False,
     versions: Sequence[int] | None = None,
+    marks: Mapping[str, Mapping[int, tuple[str, str]]] | None = None,
 ) -> Call[Exchanged]:
     """Hand in outcomes and get tasks: one round trip, one commit.
 
@@ -82,6 +92,9 @@ def octop_exchange(
         careful: After TryAgainError send the same call again with True: it skips rows that others hold.
         awake: Clear what ``octop_sleep`` said.
         versions: Of the code for each of task_types, in the same order; None = all are at 1.
+        marks: By queue and priority, ``scheduled_at`` and id of the last task that this worker has claimed there: only what lies
+            behind is looked at, so a task that was committed late is not found. Leave them out at least once a second, and when
+            fewer tasks came back than were wanted. Lanes have none.
 
     Returns:
         The tasks to be started, answers to outcomes, and where the walk over lanes stands.
@@ -98,7 +111,8 @@ def octop_exchange(
         " from octop_exchange(%(worker_id)s::text::uuid, %(queues)s::text[], %(wanted)s::integer[], %(task_types)s::text[],"
         " %(lanes)s::text[],"
         " %(done_ids)s::text::uuid[], %(done_attempts)s::text::integer[], %(done_claims)s::text::uuid[], %(done_results)s::text::text[],"
-        " %(outcomes)s::text::jsonb, %(careful)s::boolean, %(awake)s::boolean, %(versions)s::integer[])",
+        " %(outcomes)s::text::jsonb, %(careful)s::boolean, %(awake)s::boolean, %(versions)s::integer[],"
+        " %(marks_at)s::timestamptz[], %(marks_id)s::text[]::uuid[])",
         {
             "worker_id": worker_id,
             "queues": list(wanted),
@@ -113,6 +127,8 @@ def octop_exchange(
             "careful": careful,
             "awake": awake,
             "versions": versions,
+            "marks_at": _marks(wanted, marks, 0),
+            "marks_id": _marks(wanted, marks, 1),
         },
         _exchanged,
     )

@@ -187,6 +187,7 @@ comment on function _octop_second_look(uuid, uuid, integer, uuid, text) is
   'Why an outcome changed nothing: again (locked, send it once more), kept (it had been accepted before), lost (the attempt is no longer this worker''s).';
 
 create or replace function _octop_claim(p_queue text, p_wanted integer, p_types text[], p_versions integer[], p_after text,
+                                        p_marks_at timestamptz[], p_marks_id uuid[],
                                         out last_lane text, out tids tid[], out parked integer)
   language plpgsql set search_path from current
 as $$
@@ -206,7 +207,7 @@ begin
         from _octop_claim_lanes(p_queue, p_wanted, p_types, p_versions, v_held, v_ours, p_after) l;
     else
       last_lane := null;
-      select l.tids, l.strangers into tids, v_strange from _octop_claim_plain(p_queue, p_wanted, p_types, p_versions, v_held, v_ours) l;
+      select l.tids, l.strangers into tids, v_strange from _octop_claim_plain(p_queue, p_wanted, p_types, p_versions, v_held, v_ours, p_marks_at, p_marks_id) l;
     end if;
     exit when v_strange = '{}' or cardinality(tids) >= p_wanted;
     v_others := _octop_parkable(p_queue, v_strange);
@@ -218,29 +219,31 @@ begin
     v_ours := v_parked = 0;
   end loop;
 end $$;
-comment on function _octop_claim(text, integer, text[], integer[], text) is
+comment on function _octop_claim(text, integer, text[], integer[], text, timestamptz[], uuid[]) is
   'Lock up to so many due tasks of one queue and answer their row addresses. Never waits: rows that others hold are skipped.';
 
 create or replace function _octop_claim_plain(p_queue text, p_wanted integer, p_types text[], p_versions integer[], p_held text[], p_ours boolean,
-                                              out tids tid[], out strangers tid[])
+                                              p_marks_at timestamptz[], p_marks_id uuid[], out tids tid[], out strangers tid[])
   language plpgsql set search_path from current
 as $$
 begin
   -- Bound by priority: walk each priority from its front, so that tasks of the future are never passed. The LIMIT around it has no
-  -- ORDER BY: with one, all rows would be locked.
+  -- ORDER BY: with one, all rows would be locked. The front is where the worker last claimed, if it says so: before that lie the
+  -- entries of what has been claimed, which stay until vacuum may take them, and each claim would walk over all of them again.
   with picked as materialized (
     select r.tid, _octop_knows(p_types, p_versions, r.task_type, r.min_version) and r.task_type <> all (p_held) as ours
       from generate_series(0, 9) p cross join lateral (
         select t.ctid as tid, t.task_type, t.min_version from octop_tasks_live t
          where t.queue = p_queue and t.lane = '' and t.priority = p and t.status in ('pending', 'failed')
+           and (t.scheduled_at, t.id) > (coalesce(p_marks_at[p + 1], '-infinity'), coalesce(p_marks_id[p + 1], '00000000-0000-0000-0000-000000000000'))
            and t.scheduled_at <= _octop_now() and (not p_ours or (_octop_knows(p_types, p_versions, t.task_type, t.min_version) and t.task_type <> all (p_held)))
          order by t.scheduled_at, t.id limit p_wanted for update skip locked) r
      limit p_wanted)
   select coalesce(array_agg(p.tid) filter (where p.ours), '{}'), coalesce(array_agg(p.tid) filter (where not p.ours), '{}')
     into tids, strangers from picked p;
 end $$;
-comment on function _octop_claim_plain(text, integer, text[], integer[], text[], boolean) is
-  'The front of a queue without lanes; strangers are rows of types that are held, or that this worker does not know in the version that they need.';
+comment on function _octop_claim_plain(text, integer, text[], integer[], text[], boolean, timestamptz[], uuid[]) is
+  'The front of a queue without lanes, beyond the marks, one per priority, null = from the beginning; strangers are rows of types that are held, or that this worker does not know in the version that they need.';
 
 create or replace function _octop_claim_lanes(p_queue text, p_wanted integer, p_types text[], p_versions integer[], p_held text[], p_ours boolean, p_after text,
                                               out last_lane text, out tids tid[], out strangers tid[])
@@ -319,7 +322,9 @@ create or replace function octop_exchange(
   outcomes      jsonb     default null,
   careful       boolean   default false,
   awake         boolean   default false,
-  versions      integer[] default null
+  versions      integer[] default null,
+  marks_at      timestamptz[] default null,
+  marks_id      uuid[]    default null
 ) returns table (verdict text, id uuid, attempt integer, claim_id uuid, tenant text, queue text, lane text, task_type text, payload text,
                  priority smallint, retry_count integer, max_retries integer, timeout_seconds double precision,
                  scheduled_at timestamptz, due_at timestamptz, isolated boolean, tags text[], meta text)
@@ -406,7 +411,8 @@ begin
     select * into v_q from octop_queues q where q.name = v_queue;
     v_wanted := least(coalesce(wanted[i], 0), 10000);
     continue when v_wanted <= 0;
-    select c.tids, c.last_lane, c.parked into v_tids, v_lane, v_parked from _octop_claim(v_queue, v_wanted, task_types, versions, lanes_after[i]) c;
+    select c.tids, c.last_lane, c.parked into v_tids, v_lane, v_parked
+      from _octop_claim(v_queue, v_wanted, task_types, versions, lanes_after[i], marks_at[10 * i - 9:10 * i], marks_id[10 * i - 9:10 * i]) c;
     if v_lane is not null then
       verdict := 'lane'; queue := v_queue; lane := v_lane; id := null;
       return next;
@@ -438,7 +444,8 @@ begin
       from started s order by s.priority, s.scheduled_at, s.id;
   end loop;
 end $$;
-comment on function octop_exchange(uuid, text[], integer[], text[], text[], uuid[], integer[], uuid[], text[], jsonb, boolean, boolean, integer[]) is
+comment on function octop_exchange(uuid, text[], integer[], text[], text[], uuid[], integer[], uuid[], text[], jsonb, boolean, boolean, integer[], timestamptz[], uuid[]) is
   'The one hot call: hand in outcomes, get tasks. Rows with verdict run are to be started; lost, again, failed, frozen, pending, cancelled answer outcomes (an accepted success has none); '
   'lane tells after which lane the next walk begins; parked how many tasks of held or unknown types were set aside (look again at once). careful: after 55P03, 40001 or 40P01 send the same call again with true. awake: clears what octop_sleep said. versions: of the code for each of task_types, in the same order; null = 1. '
+  'marks: for each of queues ten, one for each priority: scheduled_at and id of the last task that this worker claimed there; only what lies behind is looked at (where no lanes are), so leave them out at least once a second. '
   'Errors: OC301 isolation level, OC302 arrays of different length, OC115 a result over task.result_bytes_max; then nothing was done.';

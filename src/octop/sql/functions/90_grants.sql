@@ -30,7 +30,7 @@ grant execute on function
 -- worker: claims and reports; nothing that acts on other people's tasks
 grant execute on function
   _octop_now(), octop_uuid7(), octop_uuid_time(uuid),
-  octop_exchange(uuid, text[], integer[], text[], text[], uuid[], integer[], uuid[], text[], jsonb, boolean, boolean, integer[]),
+  octop_exchange(uuid, text[], integer[], text[], text[], uuid[], integer[], uuid[], text[], jsonb, boolean, boolean, integer[], timestamptz[], uuid[]),
   octop_sleep(uuid, text[], double precision), octop_doubt(), octop_doubtful(xid8),
   octop_register(uuid, text, text, integer, uuid, text, text[], jsonb), octop_declare_task_types(jsonb),
   octop_beat(uuid[]), octop_owned(uuid, uuid[], integer[], uuid[]), octop_control(uuid, uuid[], integer[]), octop_settings(),
