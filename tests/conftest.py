@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -54,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    servers.let_go()
     run = config.stash.get(_RUN, None)
     if run is not None:
         run.end()
@@ -74,10 +75,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("postgres", chosen, indirect=True, scope="session", ids=[f"pg{each}" for each in chosen])
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, object, object]:
     for item in items:
         if (servers.HOUSE / "tests" / "unit") in item.path.parents:
             item.add_marker("smoke")
+    answer = yield  # now those of one version stand together
+    # At the end of a run no worker shall wait for another that has just begun a long test.
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    return answer
 
 
 @pytest.fixture(scope="session")

@@ -217,6 +217,7 @@ class Server:
 
     def execute(self, statement: sql.Composed | sql.SQL) -> None:
         """Run one statement as the superuser, in a database that no test uses."""
+        self.start()  # the test may have stopped it
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(statement)
 
@@ -234,8 +235,6 @@ class Server:
         try:
             yield database
         finally:
-            # The server may be another process now, or have been stopped by the test.
-            self.start()
             self.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
             for role in database.roles:
                 self.execute(sql.SQL("drop role if exists {}").format(sql.Identifier(role)))
@@ -262,14 +261,37 @@ class Server:
         return template
 
 
-_SERVERS: dict[int, Server] = {}
+class SharedServer(Server):
+    """One that no test stops. So one connection per process serves all statements: each costs the server more than they do."""
+
+    _connection: psycopg.Connection[Any] | None = None
+
+    def execute(self, statement: sql.Composed | sql.SQL) -> None:
+        """Run one statement as the superuser, in a database that no test uses."""
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(self.url(), autocommit=True, prepare_threshold=None)
+        self._connection.execute(statement)
+
+    def let_go(self) -> None:
+        """Close the connection of this process."""
+        if self._connection is not None:
+            self._connection.close()
+
+
+_SERVERS: dict[int, SharedServer] = {}
 
 
 def server(version: int) -> Server:
     """Give the server of a major version that all processes of this run share."""
     if version not in _SERVERS:
-        _SERVERS[version] = Server(version, run_directory() / str(version))
+        _SERVERS[version] = SharedServer(version, run_directory() / str(version))
     return _SERVERS[version]
+
+
+def let_go() -> None:
+    """Close what this process holds of the shared servers."""
+    for each in _SERVERS.values():
+        each.let_go()
 
 
 @contextlib.contextmanager
@@ -393,17 +415,20 @@ class Clock:
     def now(self) -> datetime:
         """Read the clock."""
         with self.database.connect() as connection:
-            row = connection.execute("select _octop_now()").fetchone()
-        assert row is not None
-        moment: datetime = row[0]
-        return moment
+            return self._read(connection)
 
     def _move(self, value: str, **parameters: object) -> datetime:
         with self.database.connect() as connection:
             if not self.replaced:
                 self._replace(connection)
             connection.execute(f"update _test_clock set at = {value}", parameters)
-        return self.now()
+            return self._read(connection)
+
+    def _read(self, connection: psycopg.Connection[Any]) -> datetime:
+        row = connection.execute("select _octop_now()").fetchone()
+        assert row is not None
+        moment: datetime = row[0]
+        return moment
 
     def _replace(self, connection: psycopg.Connection[Any]) -> None:
         connection.execute(
