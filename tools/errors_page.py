@@ -32,7 +32,7 @@ CONSTRAINTS = """
 
 A plain INSERT or UPDATE that a table refuses fails with `23514` (`check_violation`) and the name of the constraint; psql prints it in the message, drivers
 have it as `constraint_name`. Python raises the class. Tasks are checked where they are born, on the leaf `octop_tasks_live`: its name is in the
-message although you wrote `octop_tasks`.
+message although you wrote `octop_tasks`. Queues, task types and holds are refused sooner, with `OC110` or `OC113` and the bounds.
 
 | constraint | on | promises | class |
 |---|---|---|---|

@@ -10,7 +10,7 @@ What a block is, its language says; what is special about it, an HTML comment ri
 <!-- second terminal -->   (bash) goes on in the background; it gets Ctrl-C at the end of the page and must end with 0
 <!-- second terminal, until: WORDS -->   the story goes on when it has printed them, as a reader would wait for them
 <!-- at the end -->         is run when the second terminals have ended
-<!-- as NAME -->           logs in as that role
+<!-- as NAME -->           logs in as that role; SQL says it to its reader, with a first line `-- as NAME`
 <!-- not run: REASON -->   is only parsed: bash -n, compile, YAML, TOML, INI
 
 A page's own roles get names of their own in the test, for roles belong to the whole server: `Story(rename=…)`.
@@ -32,6 +32,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import NoReturn
 
 import pytest
 import yaml
@@ -42,9 +43,13 @@ from tests import servers
 BLOCK = re.compile(
     r"(?P<comments>(?:^<!-- [^\n]*? -->\n\n?)*)^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
 )
+AS_ROLE = re.compile(r"-- as (\w+)\n")
 FILE_NAME = re.compile(r"(?:#|--|//) ([\w./-]+\.\w+|Dockerfile)(?:[:;].*)?\n")
 RUNS = ("bash", "console", "sql", "python")
 SECONDS_MAX = 60
+PSQL_FLAGS = ("-X", "-v", "ON_ERROR_STOP=1", "-f", "-")
+PSQL_BOUND = {"PGOPTIONS": "-c statement_timeout=30s"}
+PASTED = "--- all of this block is pasted ---"
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,8 @@ class Block:
     @property
     def role(self) -> str | None:
         """Return the role that psql logs in as."""
-        return self.said("as ")
+        found = AS_ROLE.match(self.body) if self.language == "sql" else None
+        return found[1] if found else self.said("as ")
 
     def said(self, beginning: str) -> str | None:
         """Return the rest of the comment that begins like this."""
@@ -135,6 +141,7 @@ class Story:
         rename: Words of the page that are others in the test.
         more: Further variables of the environment.
         events: What has happened meanwhile, by the comment that says so.
+        one_psql: All SQL is pasted into one psql, as its login, whoever it is for; else each block gets a psql of its own.
     """
 
     def __init__(
@@ -146,6 +153,7 @@ class Story:
         rename: Mapping[str, str] | None = None,
         more: Mapping[str, str] | None = None,
         events: Mapping[str, Callable[[], object]] | None = None,
+        one_psql: bool = False,
     ) -> None:
         self.page = page
         self.folder = folder
@@ -154,6 +162,8 @@ class Story:
         self._rename = dict(rename or {})
         self._events = dict(events or {})
         self._behind: list[tuple[Block, subprocess.Popen[bytes]]] = []
+        self._one_psql = one_psql
+        self._psql_session: subprocess.Popen[str] | None = None
         self._state = folder / ".story"
         self._state.mkdir(exist_ok=True)
 
@@ -161,6 +171,8 @@ class Story:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _error: object, _frames: TracebackType | None) -> None:
+        if self._psql_session is not None:
+            self._psql_session.communicate()
         self.close_second_terminals(failed=kind is not None)
 
     def close_second_terminals(self, *, failed: bool = False) -> None:
@@ -294,11 +306,39 @@ class Story:
             if not _looks_like(expected, printed):
                 self._fail(block, f"{command}\nprinted\n{printed}\nand the page says\n{expected}")
 
+    def _paste(self, block: Block, body: str) -> str:
+        """Paste into the one psql and return what it prints, errors too."""
+        if self._psql_session is None:
+            self._psql_session = subprocess.Popen(
+                [servers.psql(), *PSQL_FLAGS],
+                cwd=self.folder,
+                env={**self._environment, **PSQL_BOUND},
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+        into, out = self._psql_session.stdin, self._psql_session.stdout
+        assert into is not None
+        assert out is not None
+        into.write(f"{body}\n\\echo {PASTED}\n")
+        into.flush()
+        printed = []
+        for line in out:
+            if line.rstrip() == PASTED:
+                break
+            printed.append(line)
+        else:
+            self._fail(block, f"the one psql ended:\n{''.join(printed)}")
+        return "".join(printed)
+
     def _psql(self, block: Block, body: str) -> str:
+        if self._one_psql:
+            return self._paste(block, body)
         answer = subprocess.run(
-            [servers.psql(), "-X", "-v", "ON_ERROR_STOP=1", "-f", "-"],
+            [servers.psql(), *PSQL_FLAGS],
             cwd=self.folder,
-            env={**self._login(block), "PGOPTIONS": "-c statement_timeout=30s"},
+            env={**self._login(block), **PSQL_BOUND},
             input=body,
             text=True,
             capture_output=True,
@@ -309,7 +349,7 @@ class Story:
             self._fail(block, f"psql ended with {answer.returncode}:\n{answer.stdout}\n{answer.stderr}")
         return answer.stdout
 
-    def _fail(self, block: Block, why: str) -> None:
+    def _fail(self, block: Block, why: str) -> NoReturn:
         pytest.fail(f"{self.page.relative_to(servers.HOUSE)}:{block.line} ({block.language}): {why}\n{block.body}")
 
 

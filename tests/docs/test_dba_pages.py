@@ -136,6 +136,7 @@ VALUES = {
 
 
 def test_the_columns_of_the_table_may_be_changed_by_hand_and_the_identity_of_a_task_may_not(database):
+    page = (HOW_TO / "dba-day.md").read_text()
     told = {
         name
         for line in table(HOW_TO / "dba-day.md", "## Move a task to another time")
@@ -170,11 +171,14 @@ def test_the_columns_of_the_table_may_be_changed_by_hand_and_the_identity_of_a_t
             )
             assert [list(each) for (each,) in noted] == [[name]] * 3
             owner.rollback()
-        for name in ("id", "seq", "attempt", "worker_id", "claim_id"):
-            with pytest.raises(psycopg.Error) as refused:
-                do(owner, f"update octop_tasks set {name} = {VALUES.get(columns[name], 7)} where status = 'running'")
-            assert refused.value.sqlstate == "OC102", name
-            owner.rollback()
+        (refusals,) = re.findall(r"^(.*) are refused; of a task that runs also (.*?):", page, re.MULTILINE)
+        for of_which, names in zip(("pending", "running"), refusals, strict=True):
+            for name in re.findall(r"`(\w+)`", names):
+                change = f"update octop_tasks set {name} = {VALUES.get(columns[name], 7)} where status = '{of_which}'"
+                with pytest.raises(psycopg.Error) as refused:
+                    do(owner, change)
+                assert refused.value.sqlstate == "OC102", name
+                owner.rollback()
 
 
 def test_what_the_owner_does_behind_the_doors_is_not_in_the_audit_and_the_audit_may_be_trimmed(database):
@@ -238,11 +242,13 @@ AGAINST = {
         "(task_type, payload) values ('t', '[]')",
         "(task_type, meta) values ('t', '1')",
     ],
-    "octop_tasks_live_numbers_are_in_range": [
-        "(task_type, priority) values ('t', 10)",
+    "octop_tasks_live_priority_is_0_to_9": ["(task_type, priority) values ('t', 10)"],
+    "octop_tasks_live_retries_and_version_to_1000_timeout_to_31_days": [
         "(task_type, max_retries) values ('t', -1)",
+        "(task_type, min_version) values ('t', 1001)",
+        "(task_type, timeout_seconds) values ('t', 2678401)",
     ],
-    "octop_tasks_live_times_are_finite": ["(task_type, scheduled_at) values ('t', 'infinity')"],
+    "octop_tasks_live_times_are_in_years_2000_to_2999": ["(task_type, scheduled_at) values ('t', 'infinity')"],
 }
 PLAIN = {
     "23502": "(task_type) values (null)",

@@ -174,3 +174,17 @@ def test_article_index(database):
         with pytest.raises(psycopg.errors.UniqueViolation):
             connection.execute(twin)
         connection.execute(register)
+
+
+def test_the_job_of_pg_cron_enqueues_once_a_night_as_the_file_does(database):
+    folder = HOUSE / "examples" / "nightly_report"
+    (statement,) = blocks(folder / "README.md", "sql")
+    (job,) = (each.replace("''", "'") for each in re.findall(r", '\n(.*)'\);", statement, re.DOTALL))
+    (file,) = re.findall(r"^SELECT.*(?=;)", (folder / "enqueue.sql").read_text(), re.MULTILINE | re.DOTALL)
+    assert job.split() == file.split()
+    with database.connect(database.make_role("octop_producer")) as login:
+        ((one, new),) = login.execute(job.encode()).fetchall()
+        assert login.execute(job.encode()).fetchall() == [(one, False)]
+        assert new
+    with database.connect(database.make_role()) as nobody, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        nobody.execute(job.encode())

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -201,96 +200,6 @@ def test_least_privilege(empty_database, tmp_path):
     events = {"a new version is to be installed": older}
     with Story(HOW_TO / "least-privilege.md", tmp_path, url=empty_database.url, rename=rename, events=events) as story:
         story.run()
-
-
-def test_a_day_of_a_dba_with_psql_alone(empty_database, tmp_path):
-    closed_to_public(empty_database)
-    prefix = f"s{uuid4().hex[:8]}_"
-    empty_database.roles.extend(
-        prefix + each for each in ("app", "oncall", "producer", "worker", "operator", "viewer", "owner")
-    )
-
-    def claim() -> None:
-        with empty_database.connect() as connection:
-            worker = uuid4()
-            connection.execute(
-                "select octop_register(%s, '', 'a host', 1, null, '', '{mail}', %s)",
-                [worker, '[{"name": "send_welcome"}, {"name": "send_reminder"}]'],
-            )
-            connection.execute("select * from octop_exchange(%s, '{mail}', '{1}', '{send_welcome}')", [worker])
-
-    today = datetime.now(UTC).replace(hour=12)
-    archived = f"octop_tasks_done_{today - timedelta(days=9):%Y%m%d}"
-
-    def finish(days_ago: int) -> None:
-        """Leave a task that ended with success at noon of that day."""
-        with empty_database.connect() as connection:
-            worker = uuid4()
-            connection.execute("insert into octop_tasks (task_type, queue) values ('send_reminder', 'old')")
-            connection.execute(
-                "select octop_register(%s, '', '', 1, null, '', '{old}', %s)", [worker, '[{"name": "send_reminder"}]']
-            )
-            claim = "select id, attempt, claim_id from octop_exchange(%s, '{old}', '{1}', '{send_reminder}')"
-            row = connection.execute(claim, [worker]).fetchone()
-            assert row is not None
-            connection.execute(
-                "select * from octop_exchange(%s, done_ids => array[%s], done_attempts => array[%s], done_claims => array[%s], "
-                "done_results => '{null}')",
-                [worker, *row],
-            )
-            at = today - timedelta(days=days_ago)
-            connection.execute("update octop_tasks set completed_at = %s where id = %s", [at, row[0]])
-            connection.execute("select octop_make_days()")
-
-    def nine_days() -> None:
-        finish(days_ago=9)
-        finish(days_ago=8)
-
-    left_open = contextlib.ExitStack()
-
-    def open_transaction() -> None:
-        connection = left_open.enter_context(contextlib.closing(psycopg.connect(empty_database.url_as(f"{prefix}app"))))
-        connection.execute("insert into octop_tasks (task_type) values ('never_committed')")
-
-    events = {
-        "a program has opened a transaction and says nothing": open_transaction,
-        "a worker has claimed a task and says nothing": claim,
-        "the workers have been stopped": lambda: empty_database.connect().execute("delete from octop_workers"),
-        "one of them is in history": lambda: finish(days_ago=0),
-        "nine days have gone by": nine_days,
-    }
-    page = HOW_TO / "dba-day.md"
-    rename = {"shop_": prefix, "octop_tasks_done_20260131": archived}
-    story = Story(page, tmp_path, url=empty_database.url, rename=rename, events=events)
-    with left_open, story:
-        story.run()
-        dropped = "".join(next(each for each in story.printed if "octop_drop_days" in each).split())
-        assert dropped == "octop_drop_days-----------------1(1row)"
-    with empty_database.connect() as connection:
-        left = connection.execute(
-            "select relname, relnamespace::regnamespace::text from pg_class where relname ~ '^_?octop_' and relkind <> 'i'"
-        ).fetchall()
-        assert left == [(archived, "archive")]
-        for name, tasks in ((archived, 1), ("tasks", 2)):
-            assert connection.execute(f"select count(*) from archive.{name}").fetchone() == (tasks,)
-        left = connection.execute("select rolname from pg_roles where starts_with(rolname, %s)", [prefix]).fetchall()
-        assert sorted(left) == [(f"{prefix}app",), (f"{prefix}oncall",)]
-    the_backup_restores(story, empty_database, prefix)
-
-
-def the_backup_restores(story, database, prefix) -> None:
-    copy = f"{database.name}_copy"
-    try:
-        for role in ("owner", "producer", "worker", "operator", "viewer"):
-            story.command(f"createuser --no-login {prefix}{role}")
-        story.command(f"createdb {copy} && pg_restore --exit-on-error -n public -d {copy} octop_history.dump")
-        count = "select (select count(*) from octop_tasks), (select count(*) from octop_audit) > 3"
-        (lines,) = story.command("wc -l < octop_tasks.csv").split()
-        assert int(lines) > 1
-        assert story.command(f'psql -d {copy} -At -c "{count}"') == f"{int(lines) - 1}|t\n"
-        assert story.command(f"psql -d {copy} -qAt -c \"select octop_enqueue('again') is not null\"") == "t\n"
-    finally:
-        story.command(f"dropdb --force --if-exists {copy}")
 
 
 def test_the_schema_in_the_hands_of_alembic(empty_database, tmp_path):

@@ -59,7 +59,7 @@ def test_a_task_that_finished_or_never_was_cannot_be_cancelled(dba, hire, operat
     task_id, *_ = in_status(dba, hire, "success")
     refused("OC104", operator, "select octop_cancel(%s)", task_id)
     refused("OC103", operator, "select octop_cancel(%s)", uuid4())
-    refused("OC103", operator, "select octop_cancel(null)")
+    assert "the id of the task is null" in refused("OC103", operator, "select octop_cancel(null)")
     assert acts(dba) == []
 
 
@@ -107,6 +107,7 @@ def test_retry_of_a_running_or_blocked_task_is_refused(dba, hire, operator, stat
     task_id, *_ = in_status(dba, hire, status)
     refused("OC104", operator, "select octop_retry(%s)", task_id)
     refused("OC103", operator, "select octop_retry(%s)", uuid4())
+    assert "the id of the task is null" in refused("OC103", operator, "select octop_retry(null)")
 
 
 def test_a_frozen_task_that_comes_back_has_all_its_tries_again(dba, hire, operator):

@@ -152,6 +152,14 @@ def test_a_name_with_a_control_character_is_refused_everywhere(dba, written, sta
         assert "control character" in refused("OC110", dba, statement, name)
 
 
+def test_a_hold_of_nothing_or_of_something_else_is_refused(dba):
+    hold = "insert into octop_holds (kind, target) values (%s, %s)"
+    for target in ("", "x" * 201):
+        assert "1 to 200 characters" in refused("OC110", dba, hold, "queue", target)
+    assert "kind must be queue or task_type, not lane" in refused("OC113", dba, hold, "lane", "x")
+    assert column(dba, "select target from octop_holds") == []
+
+
 @pytest.mark.parametrize(
     "statement",
     [

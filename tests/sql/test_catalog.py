@@ -23,7 +23,7 @@ INLINED = {
     "_octop_has_control(text)",
     "_octop_lease()",
     "_octop_now()",
-    "_octop_order_of(text,jsonb,jsonb)",
+    "_octop_order_of(text,jsonb,jsonb,text)",
     "_octop_tags_problem(text[])",
     "octop_config_keys()",
     "octop_uuid7()",
@@ -39,6 +39,14 @@ def sql_files():
         for file in resources.files("octop.sql").joinpath(folder).iterdir():
             if file.name.endswith(".sql"):
                 yield f"{folder}/{file.name}", file.read_text(encoding="utf-8")
+
+
+def test_no_text_depends_on_whether_backslashes_escape_in_the_session():
+    """Bodies are parsed at their first call, under standard_conforming_strings of whoever calls: a backslash stands in E'' alone."""
+    for name, text in sql_files():
+        plain = re.sub(r"--[^\n]*", "", text)
+        literals = re.findall(r"(\w?)'((?:[^']|'')*)'", plain)
+        assert [body for prefix, body in literals if "\\" in body and prefix not in {"E", "e"}] == [], name
 
 
 # --- functions -------------------------------------------------------------------------------------------------------

@@ -31,7 +31,8 @@ def test_both_bounds_of_every_key_are_taken_and_nothing_beyond_them(dba):
                 assert value(dba, "select _octop_setting(%s)", key) == good
         step = 1 if kind == "integer" else 0.001
         for bad in (float(least) - step, float(most) + step):
-            refused("OC202", dba, "select octop_config_set(%s, to_jsonb(%s::numeric))", key, bad)
+            said = refused("OC202", dba, "select octop_config_set(%s, to_jsonb(%s::numeric))", key, bad)
+            assert ("Archive a day" in said) == (key == "history.retention_days"), "where longer history is to be had"
         if kind == "integer":
             refused("OC202", dba, "select octop_config_set(%s, to_jsonb(%s::numeric))", key, float(least) + 0.5)
 
@@ -58,6 +59,7 @@ def test_an_unknown_key_is_refused_and_none_can_be_renamed(operator, dba):
     refused("OC201", operator, "insert into octop_config values ('task.retries', '{\"value\": 1}')")
     refused("OC201", operator, "insert into octop_config values (null, '{\"value\": 1}')")
     refused("OC201", operator, "select octop_config_set('', '1')")
+    assert "cannot be null" in refused("OC201", operator, "select octop_config_set(null, '1')")
     refused("OC201", operator, "update octop_config set key = 'task.retry_growth' where key = 'task.retry_cap_seconds'")
     assert value(dba, "select count(*) from octop_config") == value(dba, "select count(*) from octop_config_keys()")
 

@@ -118,7 +118,7 @@ def test_retention_drops_whole_days_by_the_setting_and_never_today(database, dba
     do(dba, "select octop_config_set('history.retention_days', '1')")
     assert value(dba, "select octop_drop_days()") == 3  # at most three a call
     assert value(dba, "select octop_drop_days()") == 3
-    assert value(dba, "select octop_drop_days(keep_days => -5)") == 0  # never less than one day
+    assert value(dba, "select octop_drop_days(keep_days => 1)") == 0
     assert column(dba, PARTITIONS) == [name_of(database.clock.now() - timedelta(days=1))]
 
 
@@ -220,7 +220,57 @@ def test_no_number_of_days_is_out_of_postgresqls_range(dba):
         assert "36500" in refused("OC113", dba, f"select octop_drop_days({days})")
         assert value(dba, f"select octop_make_days({days})") in {53, 0}
     assert value(dba, "select octop_drop_days(36500)") == 0
-    assert value(dba, "select octop_make_days(%s)", -(2**31)) == 0
+    for days in (0, -1, -(2**31)):
+        assert f"1 to 36500, not {days}" in refused("OC113", dba, "select octop_drop_days(%s)", days)
+    for days in (-1, -(2**31)):
+        assert f"0 or more, not {days}" in refused("OC113", dba, "select octop_make_days(%s)", days)
+
+
+@pytest.fixture
+def told(dba):
+    """Collect what the server tells the superuser beside its answers."""
+    notices = []
+    dba.add_notice_handler(lambda notice: notices.append(notice.message_primary))
+    return notices
+
+
+def test_who_asks_for_more_days_than_are_made_is_told(dba, told):
+    assert value(dba, "select octop_make_days(60)") == 53
+    assert told == []
+    assert value(dba, "select octop_make_days(100)") == 0
+    assert told == ["octop: days are made at most 60 ahead, not 100"]
+
+
+def test_who_makes_or_drops_days_and_cannot_is_told_why_and_the_sweep_is_not(database, dba, told, hire):
+    worker = hire()
+    today = database.clock.advance(days=9)
+    notices = []
+    worker.connection.add_notice_handler(lambda notice: notices.append(notice.message_primary))
+    with database.connect(autocommit=False) as reader, database.connect(autocommit=False) as other:
+        do(reader, "select count(*) from octop_tasks")
+        do(other, "insert into octop_tasks (task_type) values ('t')")  # stands in nobody's way
+        assert value(dba, "select octop_drop_days(1, 1)") == 0
+        assert value(dba, "select octop_make_days(9)") == 0
+        worker.beat()
+        swept = worker.sweep()
+        assert (swept.days_made, swept.days_dropped, notices) == (0, 0, [])
+        pid = reader.info.backend_pid
+        reader.rollback()
+    end = f"but session {pid} reads or changes history: call again when it has ended"
+    assert told == [
+        f"octop: 8 days are over, {end}",
+        f"octop: the day {today:%Y-%m-%d} and those after it were not made, {end}",
+    ]
+    assert value(dba, "select octop_drop_days(8)") == 1
+    with database.connect(autocommit=False) as reader:
+        do(reader, "select count(*) from octop_tasks")
+        assert value(dba, "select octop_drop_days()") == 0
+    assert told[2].startswith("octop: 1 day is over, but session ")
+    with database.connect(autocommit=False) as maker:
+        assert value(maker, "select octop_make_days(9)") == 10
+        for act in ("octop_make_days(9)", "octop_drop_days()"):
+            assert value(dba, f"select {act}") == 0
+    assert told[3:] == ["octop: nothing was done: somebody else makes or drops days now"] * 2
 
 
 @pytest.mark.parametrize(("act", "ends"), [("octop_make_days(9)", True), ("octop_drop_days()", False)])
@@ -244,3 +294,12 @@ def test_what_waits_while_days_are_made_or_dropped_is_what_the_comments_say(data
     assert "in a transaction of its own" in value(
         dba, f"select obj_description('{act.split('(')[0]}'::regproc, 'pg_proc')"
     )
+
+
+def test_who_may_make_no_day_by_hand_is_told_the_grant(dba):
+    do(dba, "revoke create on schema public from octop_owner")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="octop_owner may make no day in the schema public") as caught:
+        value(dba, "select octop_make_days(20)")
+    assert value(dba, "select octop_make_days()") == 0, "where none is missing, nothing is lacking"
+    do(dba, (caught.value.diag.message_hint or "").partition(": ")[2])
+    assert value(dba, "select octop_make_days(20)") == 13

@@ -53,6 +53,14 @@ def test_different_errors_stay_apart(dba):
     assert len({value(dba, PATTERN, *each) for each in different}) == len(different)
 
 
+def test_a_pattern_is_the_same_in_a_session_where_backslashes_escape(database, dba):
+    messages = ["no file C:\\Users\\a  b\t c", "[1, 2, 3] is (4), (5)", "user '42' at /x/y", "a\\b"]
+    with database.connect(options="-c standard_conforming_strings=off") as odd:
+        for message in messages:
+            assert value(odd, PATTERN, "E", message) == value(dba, PATTERN, "E", message)
+        assert rows(odd, "select * from octop_failure_groups") == []
+
+
 def test_a_pattern_is_bounded_however_long_the_message(dba):
     for message in ("x" * 10_000, "a1 " * 3_000, '"' * 10_001, "/" * 10_000, "' " * 5_000):
         assert len(value(dba, PATTERN, "E", message)) <= 204

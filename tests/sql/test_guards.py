@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from tests.sql.crew import add, add_many, do, rows, task, value
+from tests.sql.crew import add, add_many, do, refused, rows, task, value
 
 STATUSES = ("pending", "running", "failed", "blocked", "frozen", "success", "cancelled")
 LEGAL = {
@@ -57,10 +57,10 @@ def truth_and_counters(connection):
 
 def test_a_task_is_born_pending_and_nothing_else(owner, dba):
     for status in STATUSES[1:]:
-        with pytest.raises(psycopg.Error) as refused:
+        with pytest.raises(psycopg.Error) as error:
             do(owner, "insert into octop_tasks (task_type, status, completed_at) values ('t', %s, now())", status)
-        assert refused.value.sqlstate == "OC101", status
-        assert refused.value.diag.message_hint
+        assert error.value.sqlstate == "OC101", status
+        assert error.value.diag.message_hint
     with pytest.raises(psycopg.Error):  # one bad row among good ones
         do(owner, "insert into octop_tasks (task_type, status) values ('t', 'pending'), ('t', 'running')")
     with pytest.raises(psycopg.Error):  # a status that does not exist
@@ -68,10 +68,92 @@ def test_a_task_is_born_pending_and_nothing_else(owner, dba):
     assert value(dba, "select count(*) from octop_tasks") == 0
 
 
-def test_a_done_row_without_completed_at_is_refused_with_a_clear_error(owner):
-    with pytest.raises(psycopg.Error) as refused:
-        do(owner, "insert into octop_tasks (task_type, status) values ('t', 'success')")
-    assert refused.value.sqlstate in {"OC101", "OC102"}
+def test_a_finished_status_by_hand_is_refused_for_what_it_is_with_and_without_completed_at(owner, dba):
+    task_id = add(dba)
+    for moment in ("null", "now()"):
+        said = refused(
+            "OC101",
+            owner,
+            f"insert into octop_tasks (task_type, status, completed_at) values ('t', 'success', {moment})",
+        )
+        assert "a task is born pending, not success" in said
+        said = refused("OC102", owner, f"update octop_tasks set status = 'success', completed_at = {moment}")
+        assert f"task {task_id} cannot go from pending to success" in said
+        assert "Only a worker sets success" in said
+    refused("OC101", owner, "insert into octop_tasks (task_type, status) values ('t', 'cancelled')")
+
+
+def test_a_done_row_without_completed_at_is_refused_where_a_leaf_is_named_too(owner):
+    for leaf in ("done", "done_stray"):
+        said = refused("OC101", owner, f"insert into octop_tasks_{leaf} (task_type, status) values ('t', 'success')")
+        assert "a finished one has completed_at" in said
+
+
+def test_a_finished_status_by_hand_says_from_what_the_task_comes(owner, one_of_each):
+    for old in ("pending", "running", "failed", "blocked", "frozen"):
+        said = refused("OC102", owner, "update octop_tasks set status = 'success' where id = %s", one_of_each[old])
+        assert f"task {one_of_each[old]} cannot go from {old} to success" in said
+    done = "update octop_tasks set completed_at = null where id = %s"
+    assert "completed_at of the finished task" in refused("OC102", owner, done, one_of_each["success"])
+
+
+def test_a_task_is_born_as_its_callers_and_without_a_past(owner, dba):
+    for name, given in {
+        "created_by": "'eve'",
+        "attempt": "7",
+        "retry_count": "1",
+        "lost_count": "1",
+        **dict.fromkeys(("due_at", "started_at", "completed_at", "deadline_at", "cancel_requested_at"), "now()"),
+        **dict.fromkeys(("worker_id", "claim_id"), "octop_uuid7()"),
+        **dict.fromkeys(("last_error", "blocked_by"), "'x'"),
+        "result": "'1'",
+    }.items():
+        for values in (f"('t', {given})", f"('t', default), ('t', {given})"):
+            refused("OC101", owner, f"insert into octop_tasks (task_type, {name}) values {values}")
+    assert "its caller's (octop_owner), not as eve's" in refused(
+        "OC101", owner, "insert into octop_tasks (task_type, created_by) values ('t', 'eve')"
+    )
+    assert value(dba, "select count(*) from octop_tasks") == 0
+    do(owner, "insert into octop_tasks (task_type, created_by) values ('t', 'octop_owner')")
+
+
+def test_the_engines_own_tasks_are_born_as_somebody_elses(owner, dba, hire):
+    """A repetition keeps its maker, and a retried frozen task its past: they name the leaf."""
+    worker = hire()
+    done, frozen = add(dba), add(dba, max_retries=0)
+    worker.succeed(worker.claim_one())
+    worker.end(worker.claim_one())
+    again = value(owner, "select octop_retry(%s)", done)
+    do(owner, "select octop_retry(%s)", frozen)
+    assert (task(dba, again)["created_by"], str(task(dba, again)["retry_of"])) == (task(dba, done)["created_by"], done)
+    assert task(dba, again)["created_by"] != "octop_owner"
+    assert (task(dba, frozen)["attempt"], task(dba, frozen)["status"]) == (1, "pending")
+
+
+def test_what_the_worker_of_a_running_task_has_cannot_be_changed_but_with_its_status(owner, dba, hire):
+    task_id = add(dba)
+    worker = hire()
+    claimed = worker.claim_one()
+    for change in (
+        "queue = 'b'",
+        "lane = 'b'",
+        "tenant = 'b'",
+        "task_type = 'b'",
+        "payload = '{\"a\": 1}'",
+        "started_at = now() - interval '1 year'",
+        "worker_id = octop_uuid7()",
+        "claim_id = null",
+    ):
+        assert f"of the running task {task_id} cannot be changed" in refused(
+            "OC102", owner, f"update octop_tasks set {change}"
+        )
+    do(owner, "update octop_tasks set priority = 1, max_retries = 9, tags = '{seen}', created_by = 'renamed'")
+    assert worker.succeed(claimed) == []
+    add(dba)
+    worker.claim_one()
+    do(owner, "update octop_tasks set status = 'pending', queue = 'b' where status = 'running'")
+    truth, counted = truth_and_counters(dba)
+    assert counted == truth
 
 
 def test_only_the_repairs_of_the_contract_are_possible_and_counters_follow(owner, dba, one_of_each):
@@ -87,33 +169,42 @@ def test_only_the_repairs_of_the_contract_are_possible_and_counters_follow(owner
                     truth, counted = truth_and_counters(owner)
                     assert counted == truth, (old, new)
                 else:
-                    with pytest.raises(psycopg.Error) as refused, owner.transaction():
+                    with pytest.raises(psycopg.Error) as error, owner.transaction():
                         do(owner, statement, new, one_of_each[old])
-                    assert refused.value.sqlstate == "OC102", (old, new, str(refused.value))
-                    with pytest.raises(psycopg.Error) as refused, owner.transaction():
+                    assert error.value.sqlstate == "OC102", (old, new, str(error.value))
+                    with pytest.raises(psycopg.Error) as error, owner.transaction():
                         do(
                             owner,
                             "update octop_tasks set status = %s, completed_at = now() where id = %s",
                             new,
                             one_of_each[old],
                         )
-                    assert refused.value.sqlstate == "OC102", (old, new, str(refused.value))
+                    assert error.value.sqlstate == "OC102", (old, new, str(error.value))
 
 
 def test_one_illegal_row_refuses_the_whole_statement(owner, dba, one_of_each):
-    with pytest.raises(psycopg.Error) as refused:
+    with pytest.raises(psycopg.Error) as error:
         do(owner, "update octop_tasks set status = 'pending'")
-    assert refused.value.sqlstate == "OC102"
+    assert error.value.sqlstate == "OC102"
     assert {status: task(dba, task_id)["status"] for status, task_id in one_of_each.items()} == {
         each: each for each in one_of_each
     }
 
 
 def test_id_and_seq_are_for_life(owner, one_of_each):
-    for change in ("id = octop_uuid7()", "seq = seq + 1000", "id = octop_uuid7(), status = 'cancelled'"):
-        with pytest.raises(psycopg.Error) as refused:
-            do(owner, f"update octop_tasks set {change} where id = %s", one_of_each["pending"])
-        assert refused.value.sqlstate == "OC102", change
+    for change in (
+        "id = octop_uuid7()",
+        "seq = seq + 1000",
+        "created_at = now() + interval '1 year'",
+        "attempt = attempt + 1",
+        "id = octop_uuid7(), status = 'cancelled'",
+        "created_at = now() + interval '1 year', status = 'cancelled'",
+    ):
+        assert "seq, created_at and attempt" in refused(
+            "OC102", owner, f"update octop_tasks set {change} where id = %s", one_of_each["pending"]
+        )
+    for task_id in one_of_each.values():
+        refused("OC102", owner, "update octop_tasks set created_at = now() + interval '1 year' where id = %s", task_id)
 
 
 def test_running_to_pending_fences_the_worker_and_notes_the_attempt(database, owner, dba, hire):
@@ -194,8 +285,15 @@ def test_other_columns_may_be_changed_and_wake_whom_they_concern(database, owner
         do(owner, "update octop_tasks set queue = 'b', scheduled_at = now() where id = %s", task_id)
         assert [each.payload for each in ear.notifies(timeout=5, stop_after=1)] == ["b"]
     assert [each.priority for each in worker.claim(5)] == [1]
-    for bad in ("priority = 42", "scheduled_at = 'infinity'", "payload = '[]'", "queue = ''", "max_retries = -1"):
-        with pytest.raises(psycopg.errors.CheckViolation):
+    for bad, bounds in (
+        ("priority = 42", "priority_is_0_to_9"),
+        ("scheduled_at = 'infinity'", "in_years_2000_to_2999"),
+        ("payload = '[]'", "is_an_object"),
+        ("queue = ''", "1_to_200_long"),
+        ("max_retries = -1", "retries_and_version_to_1000"),
+        ("timeout_seconds = 1e9", "timeout_to_31_days"),
+    ):
+        with pytest.raises(psycopg.errors.CheckViolation, match=bounds):
             do(owner, f"update octop_tasks set {bad} where id = %s", task_id)
 
 
@@ -254,7 +352,7 @@ def test_a_repair_by_hand_cannot_take_a_running_task_out_of_its_workers_hand_uns
     worker = hire()
     claimed = worker.claim_one()
     for change in ("worker_id = null", "claim_id = null", "attempt = attempt + 1", "worker_id = octop_uuid7()"):
-        with pytest.raises(psycopg.Error) as refused:
+        with pytest.raises(psycopg.Error) as error:
             do(owner, f"update octop_tasks set {change}")
-        assert refused.value.sqlstate == "OC102", change
+        assert error.value.sqlstate == "OC102", change
     assert worker.succeed(claimed) == []

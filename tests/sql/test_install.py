@@ -1,6 +1,7 @@
 """Install and upgrade: one transaction, harmless to repeat, from anywhere, at the same time.
 
-Who may do it is in ``test_install_rights.py``, whom it trusts in ``test_install_trust.py``.
+Who may do it is in ``test_install_rights.py``, whom it trusts in ``test_install_trust.py``, what psql prints of it and what it
+makes of a schema that is no longer whole in ``test_install_script.py``.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def test_two_databases_of_one_cluster_at_once(empty, postgres):
 def test_an_installer_that_fails_leaves_nothing(empty):
     prefix = own_prefix(empty)
     text = (
-        script.install_script(script.Place(role_prefix=prefix), "1").removesuffix("commit;\n")
+        script.install_script(script.Place(role_prefix=prefix), "1").rpartition("commit;\n")[0]
         + "select 1/0;\ncommit;\n"
     )
     assert "division by zero" in empty.psql(text, check=False)
@@ -226,6 +227,24 @@ def test_refuses_a_server_that_is_too_old(empty):
     assert "OC505" in empty.psql("\\set VERBOSITY verbose\n" + opening.replace("140000", "990000"), check=False)
 
 
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_refuses_a_database_that_is_not_utf8(postgres, empty, encoding):
+    prefix, name = own_prefix(empty), f"{empty.name}_other"
+    other = sql.Identifier(name)
+    postgres.execute(
+        sql.SQL("create database {} encoding {} locale 'C' template template0").format(other, sql.Literal(encoding))
+    )
+    try:
+        with psycopg.connect(postgres.url(name)) as connection:
+            connection.execute("revoke create on schema public from public")
+        with pytest.raises(errors.SchemaError, match=f"{name} has the encoding {encoding}") as refused:
+            install(postgres.url(name), role_prefix=prefix)
+        assert "ENCODING 'UTF8' TEMPLATE template0" in refused.value.hint
+    finally:
+        postgres.execute(sql.SQL("drop database {} with (force)").format(other))
+    assert install(empty.url, role_prefix=prefix).current
+
+
 def test_a_missing_schema_and_an_unreachable_server_have_their_own_errors(empty):
     with empty.connect() as connection, pytest.raises(errors.SchemaMissingError) as missing:
         require(connection)
@@ -254,34 +273,6 @@ def test_another_role_prefix_than_the_installed_one_is_named_by_upgrade_and_unin
         do(connection, "alter table jobs.octop_migrations owner to current_user")
     with pytest.raises(errors.SchemaError, match="belongs to the role"):
         install(empty.url, schema="jobs", role_prefix=prefix, again=True)
-
-
-# --- the printed script ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("who", ["superuser", "plain login with CREATEROLE"])
-def test_the_printed_script_by_psql_makes_the_same_catalog_as_the_installer(empty, postgres, who):
-    prefix = own_prefix(empty)
-    with postgres.database(installed=False) as second:
-        if who == "superuser":
-            second.psql(script.install_script(script.Place("jobs", prefix), "1"))
-        else:
-            login = second.make_role()
-            postgres.execute(sql.SQL("alter role {} createrole").format(sql.Identifier(login)))
-            postgres.execute(
-                sql.SQL("grant create on database {} to {}").format(sql.Identifier(second.name), sql.Identifier(login))
-            )
-            for _ in range(2):  # and again
-                second.psql(script.install_script(script.Place("jobs", prefix), "1"), role=login)
-        install(empty.url, schema="jobs", role_prefix=prefix, version="1")
-        assert catalog(second, "jobs") == catalog(empty, "jobs")
-        with second.connect() as connection:
-            assert column(connection, "select checksum from jobs.octop_migrations order by name") == [
-                *(file.checksum for file in script.migrations()),
-                script.functions_checksum(),
-            ]
-            do(connection, "select jobs.octop_enqueue('t')")
-            assert value(connection, "select count(*) from jobs.octop_tasks") == 1
 
 
 # --- under load ------------------------------------------------------------------------------------------------------
@@ -315,13 +306,19 @@ def test_an_upgrade_under_load_waits_with_a_lock_timeout_lets_others_pass_and_tr
 
 def test_an_upgrade_that_never_gets_its_lock_gives_up_with_a_clear_error(database, monkeypatch):
     opening = script.opening(script.Place())
-    monkeypatch.setattr(script, "opening", lambda place: opening.replace("'3s'", "'20ms'"))
+    monkeypatch.setattr(script, "opening", lambda place, present=False: opening.replace("'3s'", "'20ms'"))
     monkeypatch.setattr(sys.modules["octop.engine.install"], "LOCK_TRIES", 2)
     with database.connect() as dba, database.connect(autocommit=False) as busy:
         do(dba, "update octop_migrations set checksum = 'older' where name = 'functions'")
         do(busy, "insert into octop_tasks (task_type) values ('t')")
-        with pytest.raises(errors.TryAgainError):
+        with pytest.raises(errors.TryAgainError, match="octop_tasks is in use by a transaction") as refused:
             install(database.url)
+        pid = value(busy, "select pg_backend_pid()")
+        assert refused.value.detail.startswith(f"process {pid}: octop, ")
+        assert f"select pg_terminate_backend({pid});" in refused.value.hint
+        answer = database.psql(script.install_script(script.Place(), "1"), check=False)
+        assert "octop_tasks is in use by a transaction that has not ended" in answer
+        assert f"process {pid}: octop, " in answer
         busy.rollback()
         assert value(dba, "select checksum from octop_migrations where name = 'functions'") == "older"
 

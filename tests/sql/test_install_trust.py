@@ -147,6 +147,56 @@ def test_a_login_does_not_become_one_of_the_roles(empty_database, prefix):
         assert value(dba, "select rolcanlogin from pg_roles where rolname = %s", f"{prefix}viewer")
 
 
+POWERS = {
+    "operator": ["BYPASSRLS"],
+    "owner": ["CREATEROLE", "CREATEDB"],
+    "producer": ["REPLICATION"],
+    "viewer": ["SUPERUSER"],
+}
+
+
+def test_roles_with_power_over_the_server_do_not_become_ours(empty, prefix):
+    with empty.connect() as dba:
+        for role, powers in POWERS.items():
+            do(dba, f'create role "{prefix}{role}" {" ".join(powers)}')
+        with pytest.raises(errors.SchemaError, match="is there already, and has power over the server") as refused:
+            install(empty.url, role_prefix=prefix)
+        assert refused.value.detail.splitlines() == [
+            f"{prefix}{role} has {', '.join(powers)}" for role, powers in POWERS.items()
+        ]
+        printed = script.install_script(script.Place(role_prefix=prefix), "1")
+        assert "has power over the server" in empty.psql(printed, check=False)
+        assert value(dba, "select count(*) from pg_roles where starts_with(rolname, %s)", prefix) == len(POWERS)
+        # the hint's two ways out; and what a DBA decides later is his
+        assert "Choose another --role-prefix." in refused.value.hint
+        do(dba, refused.value.hint.partition("superuser: ")[2])
+        assert install(empty.url, role_prefix=prefix).current
+        do(dba, f'alter role "{prefix}viewer" createdb')
+        assert install(empty.url, role_prefix=prefix, again=True).current
+
+
+def test_members_that_a_role_had_before_are_named_to_who_installs(empty, prefix):
+    people = [empty.make_role(name=name) for name in ("ann", "bob")]
+    text = script.install_script(script.Place("jobs", prefix), "1")
+    with empty.connect() as dba:
+        do(dba, f'create role "{prefix}owner"; grant "{prefix}owner" to {", ".join(people)}, current_user')
+        said = empty.psql(text, check=False)
+        assert (
+            f"WARNING:  octop: the role {prefix}owner was there before and has members: {', '.join(people)}\n" in said
+        )
+        cure = re.findall(r"REVOKE .*;", said)
+        assert len(cure) == 1
+        do(dba, cure[0])
+        assert value(
+            dba,
+            "select array_agg(member::regrole::text) from pg_auth_members where roleid::regrole::text = %s",
+            f"{prefix}owner",
+        ) == ["octop"]
+        # those that the installer has made, in another schema of this server, have their members by somebody's intent
+        do(dba, f'grant "{prefix}viewer" to {people[0]}')
+        assert "WARNING" not in empty.psql(script.install_script(script.Place("more", prefix), "1"), check=False)
+
+
 def test_refuses_a_schema_in_which_public_may_create_and_its_hint_is_the_cure(empty_database, prefix):
     with empty_database.connect() as connection:
         do(connection, "grant create on schema public to public")

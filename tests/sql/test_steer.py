@@ -158,8 +158,49 @@ def test_an_operator_changes_queues_and_types_by_update_and_it_is_audited(dba, o
         ("set task type", "send", "send"),
     ]
     refused("OC113", operator, "update octop_queues set retry_policy = '{\"bse\": 1}' where name = 'mail'")
-    with pytest.raises(psycopg.errors.CheckViolation, match="octop_queues_max_retries_is_in_range"):
-        do(operator, "update octop_queues set max_retries = -1 where name = 'mail'")
+
+
+def test_a_limit_out_of_bounds_is_refused_with_the_bounds(dba, operator, hire):
+    hire(queues=["mail"], types=["send"])
+    for table, change, said in (
+        ("queues", "worker_limit = 10001", "worker_limit must be 0 to 10000, not 10001"),
+        ("queues", "max_retries = -1", "max_retries must be 0 to 1000, not -1"),
+        ("queues", "timeout_seconds = 0", "timeout_seconds must be above 0 and at most 2678400 (31 days), not 0"),
+        ("task_types", "priority = 10", "priority must be 0 to 9, not 10"),
+        ("task_types", "max_retries = 1001", "max_retries must be 0 to 1000, not 1001"),
+        ("task_types", "timeout_seconds = 'NaN'", "at most 2678400 (31 days), not NaN"),
+        ("task_types", "timeout_seconds = 'infinity'", "at most 2678400 (31 days), not Infinity"),
+    ):
+        assert said in refused("OC113", operator, f"update octop_{table} set {change}")
+    assert "loop, thread or process, not here" in refused("OC113", dba, "update octop_task_types set run_in = 'here'")
+    assert "1 to 200 characters, not 0" in refused("OC110", operator, "update octop_task_types set queue = ''")
+    assert "1 to 200 characters, not 201" in refused(
+        "OC110", operator, "insert into octop_queues (name) values (repeat('x', 201))"
+    )
+    do(operator, "update octop_queues set worker_limit = null, max_retries = 1000, timeout_seconds = 2678400")
+    do(operator, "update octop_task_types set priority = null, max_retries = 0, timeout_seconds = 0.001")
+
+
+def test_a_reason_of_null_is_no_reason(dba, operator, hire):
+    hire(queues=["mail"], types=["send"])
+    do(operator, "select octop_pause('mail', null), octop_freeze('send', null)")
+    assert rows(dba, "select kind, target, reason from octop_holds order by kind") == [
+        ("queue", "mail", ""),
+        ("task_type", "send", ""),
+    ]
+
+
+def test_a_queue_that_an_operator_makes_is_set_and_one_that_a_worker_makes_is_declared(dba, operator, hire):
+    do(operator, "insert into octop_queues (name) values ('mail')")
+    hire(queues=["sms"], types=["send"])
+    do(dba, "insert into octop_task_types (name) values ('other')")
+    found = rows(dba, "select action, subject from octop_audit where action ~ 'queue|type' order by action, subject")
+    assert found == [
+        ("declare queue", "sms"),
+        ("declare task type", "send"),
+        ("set queue", "mail"),
+        ("set task type", "other"),
+    ]
 
 
 def test_a_name_that_no_worker_has_declared_is_held_and_said(operator, hire):

@@ -273,6 +273,46 @@ def test_a_chore_is_done_once_per_interval(database, dba):
     assert value(dba, due) is False
 
 
+def sweeps_with(worker):
+    """Sweep, and return what it did and what it said."""
+    said = []
+    worker.connection.add_notice_handler(lambda each: said.append((each.message_primary, each.message_hint)))
+    return worker.sweep(), said
+
+
+def test_days_that_may_not_be_made_undo_nothing_else_and_the_hint_is_the_cure(database, dba, hire, judge):
+    """As after a restore that did not bring along the rights on the schema."""
+    database.clock.advance(0)
+    add(dba)
+    dead = hire()
+    dead.claim_one()
+    database.clock.advance(days=9)  # days are missing, and one is over
+    judge.become_judge(dba)
+    ages(dba, 31, dead.id)
+    do(dba, "revoke create on schema public from octop_owner")
+    swept, ((message, hint),) = sweeps_with(judge)
+    assert message == "octop: days of history could not be made: octop_owner may make no day in the schema public"
+    assert hint.partition(": ")[2] == "GRANT USAGE, CREATE ON SCHEMA public TO octop_owner;"
+    assert swept.rescued == 1
+    assert swept.days_dropped > 0
+    assert value(dba, "select outcome from octop_attempts") == "lost"
+    do(dba, hint.partition(": ")[2])
+    database.clock.advance(601)
+    swept, said = sweeps_with(judge)
+    assert (swept.days_made, said) == (8, [])
+
+
+def test_a_purge_that_fails_undoes_nothing_else(database, dba, hire, judge):
+    add(dba)
+    dead = hire()
+    dead.claim_one()
+    ages(dba, 31, dead.id)
+    do(dba, "create or replace function _octop_purge(p_most integer) returns void language sql as 'select 1 / 0'")
+    swept, said = sweeps_with(judge)
+    assert swept.rescued == 1
+    assert said == [("octop: the purge was put off: division by zero", "It is tried again in ten seconds.")]
+
+
 def test_the_sweep_refuses_other_isolation_levels(judge):
     do(judge.connection, "set default_transaction_isolation = 'repeatable read'")
     with pytest.raises(errors.IsolationLevelError):

@@ -132,10 +132,54 @@ def test_what_is_not_ours_stays(database, dba):
     ]
 
 
+OF_A_PERSON = {
+    "create table octop_invoices (a int)": "table octop_invoices",
+    "create table invoices (a int)": "table invoices",
+    "create table octop_tasks_done_2026 (a int)": "table octop_tasks_done_2026",
+    "create view octop_bills as select 1": "view octop_bills",
+    "create materialized view bills as select 1": "materialized view bills",
+    "create sequence octop_bill_numbers": "sequence octop_bill_numbers",
+    "create function octop_bill() returns int language sql as 'select 1'": "function octop_bill()",
+    "create domain octop_amount as int": "type octop_amount",
+}
+
+
+@pytest.mark.parametrize("schema", ["public", 'odd "name"'])
+def test_what_a_person_gave_to_the_owners_role_is_named_and_nothing_is_removed(empty_database, prefix, schema):
+    with empty_database.connect() as dba:
+        do(dba, "revoke create on schema public from public")
+        install(empty_database.url, schema=schema, role_prefix=prefix)
+        quoted = script.quoted(schema)
+        do(dba, f"set search_path = {quoted}; set role {prefix}owner; {';'.join(OF_A_PERSON)}")
+        do(dba, "reset role")
+        task_id = add(dba)
+        text = script.uninstall_script(script.Place(schema, prefix), "1", roles=True)
+        told = refused(empty_database, text)
+        assert f"{prefix}owner owns something in schema {schema} that is not Octop's" in told
+        found = told.partition("DETAIL:  ")[2].partition("\nHINT:")[0].splitlines()
+        assert {line.replace(f"{quoted}.", "").replace("public.", "") for line in found} == set(OF_A_PERSON.values())
+        assert column(dba, "select id::text from octop_tasks") == [task_id]
+        do(dba, ";".join(f"drop {thing.replace('type', 'domain')}" for thing in OF_A_PERSON.values()))
+        empty_database.psql(text)
+        assert value(dba, "select to_regclass('octop_tasks')") is None
+
+
+def test_days_go_attached_and_detached_and_with_indexes_of_a_person(database, dba):
+    day = value(dba, "select partition::text from _octop_days order by from_at limit 1")
+    do(dba, f"alter table octop_tasks_done detach partition {day}")
+    do(
+        dba,
+        "create index my_own on octop_tasks_live (tenant); create statistics mine on queue, lane from octop_tasks_live",
+    )
+    do(dba, "alter statistics mine owner to octop_owner")
+    database.psql(script.uninstall_script(script.Place(), "1"))
+    assert column(dba, "select relname::text from pg_class where relnamespace = 'public'::regnamespace") == []
+
+
 def test_refuses_while_workers_live_unless_it_is_told(database, dba, hire):
     hire()
     told = refused(database, script.uninstall_script(script.Place(), "1"))
-    assert "octop: 1 workers live" in told
+    assert "octop: workers live: 1" in told
     assert value(dba, "select host || ', process ' || pid from octop_workers") in told
     assert value(dba, "select id::text from octop_workers") in told
     assert "Nothing was removed" in told

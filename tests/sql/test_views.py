@@ -186,6 +186,20 @@ def test_the_failed_view_shows_the_ten_newest(database, dba, hire):
     assert [float(each[2]) for each in shown] == list(range(1, 11))
 
 
+def test_the_failed_views_comment_has_the_query_that_tells_who_waits_for_a_person(dba, hire):
+    """Its columns are the article's, whose own CREATE OR REPLACE VIEW must go through: a status can not be among them."""
+    worker = hire()
+    for retries in (5, 0):
+        add(dba, max_retries=retries)
+        worker.end(worker.claim_one(), error_class="E", error_message="m")
+    said = value(dba, "select obj_description('octop_failed_tasks'::regclass)")
+    found = rows(dba, said[said.index("select ") :])
+    assert [(status, queue, tries) for _, status, queue, tries, *_ in found] == [
+        ("frozen", "default", 0),
+        ("failed", "default", 1),
+    ]
+
+
 def test_the_running_view_says_what_runs_where_since_when(database, dba, hire):
     database.clock.advance(0)
     worker = hire(name="pod-7")

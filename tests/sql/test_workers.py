@@ -12,7 +12,7 @@ import pytest
 from octop.engine import calls
 from octop.engine.call import run
 from octop.model.work import TaskTypePolicy
-from tests.sql.crew import add, add_many, column, do, rows, task, value
+from tests.sql.crew import add, add_many, column, do, refused, rows, task, value
 
 
 def policy(dba, name="t"):
@@ -77,8 +77,8 @@ def test_types_can_be_declared_without_a_worker_and_many_at_once(dba):
     run(dba, calls.octop_declare_task_types([TaskTypePolicy(f"t{i}", queue="q") for i in range(100)]))
     assert value(dba, "select count(*) from octop_task_types where queue = 'q'") == 100
     assert value(dba, "select count(*) from octop_workers") == 0
-    with pytest.raises(psycopg.errors.CheckViolation):
-        do(dba, "select octop_declare_task_types(%s)", json.dumps([{"name": "x", "priority": 10}]))
+    said = refused("OC113", dba, "select octop_declare_task_types(%s)", json.dumps([{"name": "x", "priority": 10}]))
+    assert "priority must be 0 to 9, not 10" in said
 
 
 def test_a_beat_says_whether_the_lease_was_unbroken(database, dba, hire):
@@ -120,9 +120,9 @@ def test_registering_after_a_silence_does_not_make_the_beats_unbroken(database, 
 
 
 def test_C005_a_heartbeat_over_a_third_of_the_lease_is_refused(dba):
-    with pytest.raises(psycopg.Error) as refused:
+    with pytest.raises(psycopg.Error) as error:
         do(dba, "select octop_config_set('worker.heartbeat_seconds', '10.1')")
-    assert refused.value.sqlstate == "OC203"
+    assert error.value.sqlstate == "OC203"
 
 
 def test_control_names_the_running_tasks_whose_cancel_is_asked_and_only_this_workers(dba, hire):
@@ -275,3 +275,11 @@ def test_a_transaction_that_may_have_missed_that_we_sleep_leaves_a_doubt(databas
     while run(worker.connection, calls.octop_doubtful(doubt)):
         pass  # other tests' transactions on this server count too
     assert len(worker.claim(1)) == 1
+
+
+def test_who_takes_a_worker_for_lost_that_is_not_there_is_told_so(dba):
+    said = []
+    dba.add_notice_handler(lambda notice: said.append(notice.message_primary))
+    unknown = "00000000-0000-4000-8000-000000000001"
+    assert [value(dba, "select octop_lost(%s::uuid)", each) for each in (unknown, None)] == [0, 0]
+    assert said == [f"octop: there is no worker {each}, and nothing that it runs" for each in (unknown, "null")]

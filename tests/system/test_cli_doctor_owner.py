@@ -82,6 +82,29 @@ def test_a_restore_under_the_wrong_owner_is_one_finding_and_takes_no_right(shop,
         assert value(connection, "select rolcanlogin from pg_roles where rolname = %s", shop.dba)
 
 
+def test_a_table_of_a_person_is_nobodys_finding_whatever_its_name(shop, monkeypatch):
+    monkeypatch.setenv("OCTOP_DSN", shop.database.url)
+    app = shop.database.make_role(name="app")
+    shop.database.psql(
+        f"set search_path = shop; create table octop_invoices (a int); create function octop_bill() returns int language sql as 'select 1';"
+        f"alter table octop_invoices set (autovacuum_enabled = off); grant insert on octop_invoices to {app}; grant usage on schema shop to {app}"
+    )
+    assert shop.doctor.findings("--only", "schema,grants,vacuum", "--strict", code=0) == []
+    # nor does the cure of a restore give it to the owner's role, whose things are dropped by an uninstallation
+    shop.give_all_to("octop")
+    shop.database.psql(f"alter table shop.octop_invoices owner to {app}")
+    (finding,) = shop.doctor.findings("--only", "schema", code=1)
+    assert finding["id"] == "schema.owner_differs"
+    shop.doctor.cure(finding)
+    assert shop.doctor.findings("--only", "schema,grants", "--strict", code=0) == []
+    with shop.database.connect() as connection:
+        owners = "select array_agg(pg_get_userbyid(relowner)) from pg_class where relname = 'octop_invoices'"
+        assert value(connection, owners) == [app]
+        assert (
+            value(connection, "select pg_get_userbyid(proowner) from pg_proc where proname = 'octop_bill'") == "octop"
+        )
+
+
 def test_an_owner_that_did_not_come_along_is_made(shop, monkeypatch):
     shop.give_all_to("octop")
     shop.database.psql(f"drop owned by {shop.owner}; drop role {shop.owner}")

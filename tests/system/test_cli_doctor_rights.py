@@ -119,13 +119,52 @@ def test_a_right_that_is_gone_comes_back(doctor):
     assert "EXECUTE on octop_beat(worker_ids uuid[]) of worker" in finding["what"].replace("octop_worker", "worker")
 
 
-@provokes("roles.owner_is_mighty")
-def test_an_owner_with_power_loses_it(alone, empty_database, monkeypatch, capsys):
+@provokes("grants.missing")
+@pytest.mark.all_versions
+def test_rights_on_the_schema_that_a_restore_left_behind_come_back(doctor):
+    """pg_restore -n brings the objects along, and their grants, and no right on the schema."""
+    doctor.database.psql(
+        "revoke all on schema public from octop_owner, octop_producer, octop_worker, octop_operator, octop_viewer"
+    )
+    finding = doctor.one("grants.missing")
+    assert finding["what"] == "rights on the schema public are gone: CREATE of octop_owner"  # PUBLIC has USAGE
+    assert [step["run"] for step in finding["cure"]] == ["grant create on schema public to octop_owner;"]
+    doctor.database.psql("revoke usage on schema public from public")
+    finding = doctor.heals("grants.missing")
+    roles = ("owner", "producer", "worker", "operator", "viewer")
+    assert [step["run"] for step in finding["cure"]] == [
+        f"grant {'usage, create' if role == 'owner' else 'usage'} on schema public to octop_{role};" for role in roles
+    ]
+    assert "the schema's owner, or a superuser" in finding["hint"]
+    assert doctor.findings("--only", "grants", "--strict", code=0) == []
+
+
+def test_missing_days_that_the_owner_may_not_make_are_made(doctor, database):
+    database.clock.advance(days=2)
+    database.psql("revoke create on schema public from octop_owner")
+    finding = doctor.heals("days.missing")
+    assert [step["run"] for step in finding["cure"]] == [
+        "grant create on schema public to octop_owner;",
+        "select public.octop_make_days();",
+    ]
+    assert doctor.findings("--only", "grants", code=0) == []
+
+
+@provokes("roles.owner_is_mighty", "roles.group_is_mighty")
+def test_roles_with_power_lose_it(alone, empty_database, monkeypatch, capsys):
     prefix = f"d{uuid.uuid4().hex[:8]}_"
     monkeypatch.setenv("OCTOP_DSN", empty_database.url)
     empty_database.psql("revoke create on schema public from public")
     empty_database.roles += [f"{prefix}{role}" for role in ("owner", "producer", "worker", "operator", "viewer")]
     assert entry.run(["migrate", "--role-prefix", prefix]) == 0
-    empty_database.psql(f"alter role {prefix}owner superuser login")
-    finding = Doctor(empty_database, capsys).heals("roles.owner_is_mighty")
-    assert finding["what"] == f"{prefix}owner is a superuser and can log in"
+    doctor = Doctor(empty_database, capsys)
+    for attributes, words in {
+        "superuser login": "is a superuser and can log in",
+        "createrole createdb": "may create roles and may create databases",
+        "bypassrls replication": "may bypass row security and may replicate",
+    }.items():
+        empty_database.psql(f"alter role {prefix}owner {attributes}")
+        assert doctor.heals("roles.owner_is_mighty")["what"] == f"{prefix}owner {words}"
+    empty_database.psql(f"alter role {prefix}viewer login createrole; alter role {prefix}worker login")
+    # a login is no power: a person may have made one of it
+    assert doctor.heals("roles.group_is_mighty")["what"] == f"{prefix}viewer may create roles"

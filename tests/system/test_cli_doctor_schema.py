@@ -159,6 +159,28 @@ def test_triggers_of_others_on_our_tables_are_taken_off(doctor):
     assert doctor.findings("--only", "schema", "--strict", code=0) == []
 
 
+@provokes("schema.foreign_column", "schema.code_differs")
+def test_columns_of_others_in_our_tables_are_named_and_dropped(doctor):
+    """The view as an older release made it, so that it holds the column too: it goes first."""
+    doctor.database.psql(
+        'alter table octop_tasks add column "Cost" int, add column tax int; alter table octop_queues add column team text;'
+        "drop view octop_my_tasks; create view octop_my_tasks as select t.* from octop_tasks t;"
+        "alter view octop_my_tasks owner to octop_owner"
+    )
+    found = doctor.findings("--only", "schema", code=1)
+    assert [(each["id"], each["what"]) for each in found] == [
+        ("schema.code_differs", "the view octop_my_tasks is another one"),
+        ("schema.foreign_column", "the column octop_tasks.Cost is not ours"),
+        ("schema.foreign_column", "the column octop_tasks.tax is not ours"),
+        ("schema.foreign_column", "the column octop_queues.team is not ours"),
+    ]
+    assert found[1]["cure"] == [{"in": "psql", "run": 'alter table public.octop_tasks drop column "Cost";'}]
+    assert "copy it away first" in found[1]["hint"]
+    for each in found:
+        doctor.cure(each)
+    assert doctor.findings("--only", "schema,grants", "--strict", code=0) == []
+
+
 def test_what_others_add_is_no_drift(doctor):
     doctor.database.psql(
         "create index my_own on octop_tasks_live (tenant); create table my_table (a int); create view my_view as select * from octop_task_summary"

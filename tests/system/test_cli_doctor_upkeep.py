@@ -25,7 +25,7 @@ def test_days_that_are_missing_are_made_and_strays_go_home(doctor, database, hir
         worker.succeed(*worker.claim(3))
         found = {each["id"]: each["what"] for each in doctor.findings("--only", "days.missing,days.stray", code=1)}
         assert found["days.stray"] == "3 finished tasks lie in the stray partition"
-        assert "7 days ahead have no partition, today's among them," in found["days.missing"]
+        assert "7 days ahead without a partition, today's among them," in found["days.missing"]
         doctor.heals("days.stray")
         assert doctor.findings("--only", "days.missing", code=0) == []
 
@@ -38,7 +38,7 @@ def test_a_missing_day_in_the_middle_and_its_strays_are_found(doctor, database, 
         add_many(connection, 2)
         worker.succeed(*worker.claim(2))
     found = {each["id"]: each["what"] for each in doctor.findings("--only", "days", code=1)}
-    assert found["days.missing"] == f"1 days ahead have no partition, today's among them, from {today} to {today}"
+    assert found["days.missing"] == f"1 day ahead without a partition, today's among them, from {today} to {today}"
     assert found["days.stray"] == "2 finished tasks lie in the stray partition"
     doctor.heals("days.missing")
     assert doctor.findings("--only", "days", "--strict", code=0) == []
@@ -76,7 +76,7 @@ def test_a_detached_day_in_whose_place_strays_came_makes_room(doctor, database, 
 def test_days_beyond_the_retention_time_are_dropped(doctor, database):
     database.clock.advance(days=9)
     finding = doctor.heals("days.not_dropped")
-    assert "1 days are older than the retention time" in finding["what"]
+    assert "1 day older than the retention time" in finding["what"]
 
 
 @provokes("days.nobody_sweeps", "days.no_worker")
@@ -100,7 +100,7 @@ def test_the_last_day_ahead_may_wait_for_the_first_sweep_of_the_day(doctor, data
     database.clock.advance(days=1)
     assert doctor.findings("--only", "days.missing", code=0) == []
     database.clock.advance(days=1)
-    assert doctor.one("days.missing")["what"].startswith("1 days ahead have no partition, from ")
+    assert doctor.one("days.missing")["what"].startswith("1 day ahead without a partition, from ")
 
 
 # --- vacuum -----------------------------------------------------------------------------------------------------------

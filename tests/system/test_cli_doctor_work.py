@@ -16,7 +16,7 @@ def test_a_silent_worker_loses_what_it_holds(doctor, database, hire):
         ages(connection, 31, worker.id)
     finding = doctor.heals("workers.silent")
     assert "has been silent for 31" in finding["what"]
-    assert finding["what"].endswith("and holds 1 tasks")
+    assert finding["what"].endswith("and holds 1 task")
     assert doctor.findings("--only", "workers", "--strict", code=0) == []
 
 

@@ -64,7 +64,8 @@ def test_a_group_shows_its_tasks_and_the_latest_traceback(octop, broken):
     assert found["latest"]["traceback"].startswith("Traceback")
     octop("failures", user["group_id"], code=2)
     assert f"Did you mean --group {user['group_id']}?" in octop.err
-    octop("failures", "--group", "00000000", code=3)
+    octop("failures", "--group", "00000000", "--attempts", 1, code=3)
+    assert "of the latest 1 attempt belongs to the group 00000000" in octop.err
     assert "octop failures lists the groups" in octop.err
 
 

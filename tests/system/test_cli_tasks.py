@@ -56,6 +56,11 @@ def test_a_frozen_task_shows_its_attempts_and_comes_back(octop, database):
     octop("tasks", "wait", task_id, code=1)
     assert octop.json("tasks", "retry", task_id) == [{"id": task_id, "retried_as": task_id}]
     assert octop.json("tasks", "show", task_id)["status"] == "pending"
+    finish(database)
+    text = octop("tasks", "show", task_id)
+    assert "status        success" in text
+    assert "error before  ValueError: no" in text, "the try that went well had none"
+    assert "last_error" not in text
 
 
 def test_a_task_that_ended_is_retried_as_a_new_one(octop):

@@ -441,6 +441,19 @@ def test_no_database_and_no_schema_are_errors_of_their_own(empty_database):
             enqueue(Octop(empty_database.url))
 
 
+def test_a_login_that_may_only_read_is_told_where_that_stands_and_not_to_look_for_the_server(database):
+    role = database.make_role("octop_producer")
+    with database.connect() as connection:
+        connection.execute(f"alter role {role} set default_transaction_read_only = on".encode())
+    octop = Octop(database.url_as(role))
+    with pytest.raises(DatabaseUnreachableError, match="read-only transaction") as error:
+        octop.enqueue_sync("f")
+    assert "RESET default_transaction_read_only" in error.value.hint
+    assert "standby" in error.value.hint
+    assert "Check that the server runs" not in error.value.hint
+    octop.close()
+
+
 def test_another_schema_works_the_same(empty_database):
     install(empty_database.url, schema="odd Jobs")
     octop = Octop(empty_database.url, schema="odd Jobs")

@@ -61,6 +61,7 @@ def test_what_a_dead_process_ran_is_given_back_at_once_whatever_the_lease(start,
     assert counts(rows, "n") == 2
     assert one(rows, "select retry_count from octop_tasks where id = %s", task_id) == 1
     assert one(rows, "select count(*) from octop_workers") == 1
+    assert "gave back 1 task of the dead process" in worker.text()
 
 
 @pytest.mark.parametrize("place", ["on_loop", "in_thread", "in_process"])

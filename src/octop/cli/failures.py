@@ -91,7 +91,7 @@ def failures(
             _print_groups(invocation, rows, limit)
             return
         if not rows:
-            message = f"no failure of the latest {attempts:,} attempts belongs to the group {group}"
+            message = f"no failure of the latest {number(attempts, 'attempt')} belongs to the group {group}"
             raise TaskNotFoundError(message, hint="octop failures lists the groups; --attempts looks further back.")
         tasks = run(connection, filtered.failed_tasks_of(scope, TASKS_SHOWN))
         latest = [

@@ -1,5 +1,6 @@
 """Open connections as the engine needs them: no session state, no named statements, READ COMMITTED, safe behind a pooler."""
 
+import logging
 from typing import Any, Final
 
 import psycopg
@@ -7,6 +8,8 @@ from psycopg import AsyncConnection, Connection, IsolationLevel
 from psycopg.types.string import TextLoader
 
 from octop.engine.failures import translated
+
+log = logging.getLogger(__name__)
 
 # A half-open connection must not hang for ever: the kernel gives up after about 30 s without an answer.
 _KEEPALIVE: Final[dict[str, Any]] = {
@@ -30,9 +33,17 @@ class AsyncEngineConnection(AsyncConnection[Any]):
     octop_schema: str = "public"
 
 
+def _hear(said: psycopg.errors.Diagnostic) -> None:
+    """Pass on what the engine warns of, such as a chore that could not be done. Its notices are for people at psql."""
+    if said.severity_nonlocalized == "WARNING" and (said.message_primary or "").startswith("octop: "):
+        hint = f"\n  hint: {said.message_hint}" if said.message_hint else ""
+        log.warning("%s%s", (said.message_primary or "").removeprefix("octop: "), hint)
+
+
 def _prepare(connection: EngineConnection | AsyncEngineConnection, schema: str) -> None:
     connection.octop_schema = schema
     connection.prepare_threshold = None
+    connection.add_notice_handler(_hear)
     # ids and times pass through as text: a worker never needs them as objects
     for name in ("uuid", "timestamptz"):
         connection.adapters.register_loader(name, TextLoader)

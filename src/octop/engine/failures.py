@@ -18,6 +18,11 @@ _REFUSALS: Final = (
 )
 """Of a refused login libpq hands on the text alone. Only a hint hangs on it: in another language it is the general one."""
 
+_READ_ONLY: Final = (
+    "A standby: name the primary in the DSN (target_session_attrs=read-write finds it among several hosts). Or the login or the "
+    "database may only read: ALTER ROLE … RESET default_transaction_read_only; ALTER DATABASE … the same."
+)
+
 
 def _all_below(base: type[errors.OctopError]) -> list[type[errors.OctopError]]:
     return [base, *(found for child in base.__subclasses__() for found in _all_below(child))]
@@ -28,8 +33,9 @@ BY_SQLSTATE: Final = {c.sqlstate: c for c in _all_below(errors.OctopError) if c.
 BY_CONSTRAINT: Final[dict[str, type[errors.OctopError]]] = {
     "octop_tasks_live_names_are_1_to_200_long": errors.InvalidNameError,
     "octop_tasks_live_payload_is_an_object": errors.InvalidPayloadError,
-    "octop_tasks_live_numbers_are_in_range": errors.InvalidOptionError,
-    "octop_tasks_live_times_are_finite": errors.InvalidTimeError,
+    "octop_tasks_live_priority_is_0_to_9": errors.InvalidOptionError,
+    "octop_tasks_live_retries_and_version_to_1000_timeout_to_31_days": errors.InvalidOptionError,
+    "octop_tasks_live_times_are_in_years_2000_to_2999": errors.InvalidTimeError,
     "octop_queues_name_is_1_to_200_long": errors.InvalidNameError,
     "octop_queues_worker_limit_is_in_range": errors.InvalidOptionError,
     "octop_queues_max_retries_is_in_range": errors.InvalidOptionError,
@@ -94,7 +100,12 @@ def translated(error: psycopg.Error) -> errors.OctopError:
     if sqlstate == "23514":
         return errors.InvalidTaskError(message, hint="A rule that this database has of its own refuses it.")
     if sqlstate in TRY_AGAIN:
-        return errors.TryAgainError(message, hint="Try the same again.")
+        return errors.TryAgainError(
+            message.removeprefix("octop: "),
+            detail=diagnostic.message_detail or "",
+            # PostgreSQL's own hints lead into the server's log
+            hint=(sqlstate == "55P03" and hint) or "Try the same again.",
+        )
     if (
         sqlstate in UNREACHABLE
         or sqlstate[:2] in UNREACHABLE_CLASSES
@@ -102,10 +113,12 @@ def translated(error: psycopg.Error) -> errors.OctopError:
     ):
         return errors.DatabaseUnreachableError(
             f"the database cannot be used now: {message}",
-            hint=_cure(message),
+            hint=_READ_ONLY if sqlstate == "25006" else _cure(message),
         )
     if sqlstate in SCHEMA_MISSING and ("octop" in message or sqlstate == "3F000"):  # the schema's name may be any
-        return errors.SchemaMissingError(message, hint="Install or upgrade the schema: octop migrate")
+        # an upgrade never makes a table of an installed migration again
+        gone = "" if sqlstate == "3F000" else "   (if a part of it is gone: octop doctor --only schema)"
+        return errors.SchemaMissingError(message, hint=f"Install or upgrade the schema: octop migrate{gone}")
     if sqlstate in {"22P02", "22P05", "22021", "22023"}:
         return errors.InvalidPayloadError(
             message, detail=diagnostic.message_detail or "", hint="PostgreSQL cannot keep this value."

@@ -169,7 +169,7 @@ def install(
 
 
 def _refusal(error: psycopg.Error) -> errors.OctopError:
-    """Translate; what the first part says in PostgreSQL's own codes is about the schema: another's names, another prefix."""
+    """Translate; what our checks say in PostgreSQL's own codes is about the schema: another's names, another prefix, a table gone."""
     if isinstance(
         error,
         psycopg.errors.DuplicateTable | psycopg.errors.DuplicateObject | psycopg.errors.ObjectNotInPrerequisiteState,

@@ -24,6 +24,7 @@ _RELATION: Final = re.compile(
     r"^create (?:or replace )?(?:unlogged )?(?:table|view|sequence|(?:unique )?index)(?: if not exists)? (\w+)",
     re.MULTILINE,
 )
+_TABLE: Final = re.compile(r"^create (?:unlogged )?(?:table|sequence) (\w+)", re.MULTILINE)
 _FUNCTION: Final = re.compile(r"^create (?:or replace )?(?:function|procedure) (\w+)", re.MULTILINE)
 
 
@@ -129,6 +130,11 @@ def relation_names() -> tuple[str, ...]:
     return tuple(name for text in texts for name in _RELATION.findall(text))
 
 
+def table_names() -> tuple[str, ...]:
+    """Return the names of the tables and sequences that the migrations make; everything else is made again at each install."""
+    return tuple(name for file in migrations() for name in _TABLE.findall(file.text))
+
+
 def function_names() -> tuple[str, ...]:
     """Return the names of the functions that the installer makes, each once."""
     return tuple(dict.fromkeys(name for file in functions() for name in _FUNCTION.findall(file.text)))
@@ -158,8 +164,10 @@ def body(place: Place, version: str) -> str:
     ]
     rest = [f"-- {file.name}\n{_filled(file.text, place.variables)}" for file in files if _group(file) >= PRELUDE_BELOW]
     register = _filled(_part("register"), {"known": ",".join((*(file.name for file in migrations()), FUNCTIONS))})
+    locks = _filled(_part("locks"), {**place.variables, "names": ",".join(relation_names())})
+    whole = _filled(_part("whole"), {**place.variables, "tables": ",".join(table_names())})
     closing = _filled(_part("closing"), {"checksum": functions_checksum(), "version": version})
-    return "\n".join([*prelude, register, *steps, *rest, closing])
+    return "\n".join([*prelude, register, locks, *steps, whole, *rest, closing])
 
 
 def install_script(place: Place, version: str, *, upgrade: bool = False) -> str:
@@ -179,7 +187,7 @@ def install_script(place: Place, version: str, *, upgrade: bool = False) -> str:
             "\\set ON_ERROR_STOP on",
             opening(place, present=upgrade) + body(place, version),
             "commit;",
-            "",
+            _filled(_part("done"), {**place.variables, "version": version}),
         ]
     )
 
@@ -195,12 +203,13 @@ def uninstall_script(place: Place, version: str, *, force: bool = False, roles: 
     """
     start, end = _files("uninstall")
     flags = {"force": str(force).lower(), "roles": str(roles).lower()}
+    ours = {"names": ",".join(relation_names()), "functions": ",".join(function_names())}
     return "\n".join(
         [
             f"-- Octop {version}: removes schema {quoted(place.schema)}'s objects with ALL TASKS AND HISTORY. There is no way back.",
             "\\set ON_ERROR_STOP on",
             "".join(_filled(text, place.variables) for text in (start.text, _part("present"), _part("prefix")))
-            + _filled(end.text, {**place.variables, **flags}),
+            + _filled(end.text, {**place.variables, **flags, **ours}),
         ]
     )
 
@@ -209,6 +218,8 @@ def grants_script(place: Place) -> str:
     """Return the grants alone, for review."""
     (file,) = (file for file in functions() if file.name.endswith("_grants.sql"))
     return _filled(
-        'begin;\nset local role :"owner";\nset local search_path = :"schema", pg_temp;\n' + file.text + "commit;\n",
+        'begin;\nset local standard_conforming_strings = on;\nset local role :"owner";\nset local search_path = :"schema", pg_temp;\n'
+        + file.text
+        + "commit;\n",
         place.variables,
     )

@@ -192,7 +192,7 @@ class TransitionError(OctopError):
 
 
 class IllegalBirthError(TransitionError):
-    """A task is born pending: leave status out of the INSERT."""
+    """A task is born pending, as its caller's and without a past: leave out of the INSERT what the engine sets."""
 
     sqlstate = "OC101"
 

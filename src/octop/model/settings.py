@@ -110,7 +110,8 @@ def load_settings(
         raise _no_dsn(found["dsn"], origins["dsn"])
     name = found.get("schema", DEFAULT_SCHEMA)
     if not 1 <= len(name.encode()) <= 63 or not name.isprintable():
-        message = f"the schema {name!r} (from {origins['schema']}) is no name of 1 to 63 bytes"
+        place = "" if origins["schema"] == "argument" else f" (from {origins['schema']})"
+        message = f"the schema {name!r}{place} is no name of 1 to 63 bytes"
         raise InvalidSettingError(message)
     return Settings(found.get("dsn"), name, found.get("app"), origins)
 

@@ -121,7 +121,7 @@ class Registration:
             log.warning("left without saying so; the lease covers it: %s", error.message)
             return False
         if released:
-            log.info("released %d tasks", released, extra={"worker_id": self._worker_id})
+            log.info("released tasks: %d", released, extra={"worker_id": self._worker_id})
         return True
 
     async def lose_all(self, link: Link) -> None:
@@ -131,7 +131,7 @@ class Registration:
         except OctopError as error:
             log.warning("went down without saying so; the lease covers it: %s", error.message)
         else:
-            log.error("went down with %d tasks", lost, extra={"worker_id": self._worker_id})
+            log.error("went down with tasks: %d", lost, extra={"worker_id": self._worker_id})
 
     def _policies(self) -> list[TaskTypePolicy]:
         # an alias is known too, so that tasks under the old name are not parked

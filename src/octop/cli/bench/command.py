@@ -15,6 +15,7 @@ import click
 
 from octop.cli.columns import Column
 from octop.cli.invocation import Invocation, global_options, pass_invocation
+from octop.cli.output import number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +54,7 @@ def bench(invocation: Invocation, count: int, processes: int) -> None:
         folder = Path(tempfile.mkdtemp(prefix="octop-bench-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         server = connection.info.parameter_status("server_version")
-        output.say(f"octop bench: PostgreSQL {server}, {os.cpu_count()} cores, {count:,} tasks")
+        output.say(f"octop bench: PostgreSQL {server}, {number(os.cpu_count() or 1, 'core')}, {number(count, 'task')}")
         rates: dict[str, Rate] = {}
         with _progress(output, "enqueue_many", count) as tell:
             rates["enqueue_many"] = measure.enqueue_many(count, tell)

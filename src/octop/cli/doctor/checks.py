@@ -83,6 +83,7 @@ CHECKS: Final = (
         (
             "schema.code_differs", "schema.trigger_disabled", "schema.table_missing", "schema.table_differs",
             "schema.index_missing", "schema.index_invalid", "schema.constraint_differs", "schema.foreign_trigger",
+            "schema.foreign_column",
         ),
         schema.objects,
     ),
@@ -95,9 +96,9 @@ CHECKS: Final = (
         owned=True,
     ),
     Check(
-        "the owner's role can not log in and has no power over the server",
-        ("roles.owner_is_mighty",),
-        grants.owner,
+        "the roles of Octop have no power over the server, and its owner's can not log in",
+        ("roles.owner_is_mighty", "roles.group_is_mighty"),
+        grants.roles,
         owned=True,
     ),
     Check(

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Final
 
-from octop.cli.doctor.kinds import found
+from octop.cli.doctor.grants import schema_grants
+from octop.cli.doctor.kinds import SCHEMA_OWNER, found
 from octop.cli.findings import Finding, psql
 from octop.cli.moments import spoken
-from octop.engine.diagnosis import days, work
+from octop.cli.output import number
+from octop.engine.diagnosis import days, rights, work
 
 if TYPE_CHECKING:
     from octop.cli.doctor.examination import Examination
@@ -41,7 +43,13 @@ def _back(examination: Examination, day: str, *, aside: bool) -> Iterator[str]:
 def partitions(examination: Examination) -> Iterator[Finding]:
     """Look for days that are missing, tasks that found none, and days that should have gone."""
     state = examination.ask(days.days())
-    make = psql(f"select {examination.sql('octop_make_days')}();")
+    lacking = [
+        each
+        for each in examination.ask(rights.lacking_on_schema(examination.schema, examination.role_prefix))
+        if each["role"] == examination.owner
+    ]
+    by = SCHEMA_OWNER if lacking else ""
+    make = psql(*schema_grants(examination, lacking), f"select {examination.sql('octop_make_days')}();")
     missing, over = state["missing"], state["over"]
     detached = state["detached"]
     if detached:
@@ -56,17 +64,18 @@ def partitions(examination: Examination) -> Iterator[Finding]:
         also = f"; detached, and in the way of new ones: {are}" if detached else ""
         yield found(
             "days.missing",
-            f"{len(days_)} days ahead have no partition,{soon} from {days_[0]} to {days_[-1]}{also}",
+            f"{number(len(days_), 'day')} ahead without a partition,{soon} from {days_[0]} to {days_[-1]}{also}",
             make,
             hint=ASIDE if detached and state["stray"] else "",
+            by=by,
         )
     if state["stray"]:
         many = f"{state['stray']:,} or more" if state["stray"] >= 10_000 else f"{state['stray']:,}"
-        yield found("days.stray", f"{many} finished tasks lie in the stray partition", make)
+        yield found("days.stray", f"{many} finished tasks lie in the stray partition", make, by=by)
     if over:
         yield found(
             "days.not_dropped",
-            f"{len(over)} days are older than the retention time, the oldest is {over[0]}",
+            f"{number(len(over), 'day')} older than the retention time, the oldest is {over[0]}",
             psql(f"select {examination.sql('octop_drop_days')}(most => {len(over)});"),
         )
 

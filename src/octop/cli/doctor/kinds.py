@@ -28,6 +28,7 @@ KINDS: Final = (
     Kind("schema.trigger_disabled", ERROR, "a trigger is disabled", "It guards what comes in by hand, counts it and writes it to the audit.", "`alter table … enable trigger`"),
     Kind("schema.foreign_trigger", WARNING, "a trigger of others stands on a table of ours", "It runs within every enqueue or exchange: all tasks pay its time, and its errors undo whole batches.", "`drop trigger … on …`"),
     Kind("schema.code_differs", ERROR, "a function, view or trigger is missing or another one", "Every decision is made there: other code decides otherwise, on all workers.", "`octop migrate --again`, or `octop sql upgrade` into psql"),
+    Kind("schema.foreign_column", WARNING, "a table of ours has a column of others", "The engine moves tasks from table to table by the names of its own columns: what stands in another one is lost there, and one that may not be null stops every enqueue.", "`alter table … drop column …`"),
     # --- grants ---
     Kind("grants.public_creates", ERROR, "PUBLIC may create objects in the schema", "Anyone could slip a function into the engine's path and act with its rights.", "`revoke create on schema … from public`"),
     Kind("grants.others_create", WARNING, "another role may create objects in the schema", "It could slip a function into the engine's path and act with its rights.", "`revoke create on schema … from …`"),
@@ -36,9 +37,10 @@ KINDS: Final = (
     Kind("grants.on_leaf", WARNING, "a role has rights on a leaf or a private table", "The guards stand on octop_tasks: who names a leaf goes around them. Private tables may change at any time.", "`revoke …`"),
     Kind("grants.public_execute", WARNING, "PUBLIC may run a function", "Any login of this database could claim, cancel or configure.", "`revoke … from public`"),
     Kind("grants.direct", INFO, "a role has a right directly, not by one of the roles", "It does no harm, but it stays when the role is taken away, and new versions know nothing of it.", "`revoke …`, and grant a role"),
-    Kind("grants.missing", WARNING, "a right that a role needs is gone", "Workers, producers or operators fail with 42501.", "`octop migrate --again`, or `octop sql upgrade` into psql"),
+    Kind("grants.missing", WARNING, "a right that a role needs is gone", "Workers, producers or operators fail with 42501; without the owner's CREATE on the schema no day of history can be made.", "`octop migrate --again`, or `octop sql upgrade` into psql; for the schema `grant …`"),
     # --- roles ---
-    Kind("roles.owner_is_mighty", ERROR, "the owner's role is a superuser, may bypass row security, or can log in", "Functions run with its rights: a fault in one of them would have no limit.", "`alter role …`"),
+    Kind("roles.owner_is_mighty", ERROR, "the owner's role is a superuser, may bypass row security, create roles or databases, replicate, or can log in", "Functions run with its rights: a fault in one of them would have no limit.", "`alter role …`"),
+    Kind("roles.group_is_mighty", WARNING, "another role of Octop's is a superuser, may bypass row security, create roles or databases, or replicate", "Each of its members may take that power: set role.", "`alter role …`"),
     Kind("roles.member_of_owner", WARNING, "the login of an application is a member of the owner's role", "The application could drop tables, change functions and erase the audit.", "`revoke … from …`"),
     Kind("roles.installer", INFO, "a login is a member of the owner's role", "Needed for `octop migrate` by one who is no superuser; between two upgrades it may go.", "`revoke … from …`"),
     Kind("roles.application_is_mighty", WARNING, "the login of an application is a superuser, or may bypass row security or create roles", "Nothing limits it: a task with a fault can do everything to the whole server.", "`alter role …`, or a login of its own"),
@@ -117,6 +119,7 @@ RUN_BY: Final[Mapping[str, str]] = {
     "grants.others_create": SCHEMA_OWNER,
     "grants.posing": "its owner, the schema's owner, or a superuser",
     "roles.owner_is_mighty": SUPERUSER,
+    "roles.group_is_mighty": SUPERUSER,
     "roles.member_of_owner": MEMBERSHIP,
     "roles.installer": MEMBERSHIP,
     "roles.application_is_mighty": SUPERUSER,

@@ -72,7 +72,9 @@ def ownership(examination: Examination) -> Iterator[Finding]:
     yield found(
         "schema.owner_differs",
         f"{len(foreign)} objects belong to {owners}, not to {owner} (restored under the wrong owner?)",
-        make + psql(*ownership_lines(examination.schema, owner)) + examination.again(),
+        make
+        + psql(*ownership_lines(examination.schema, owner, examination.installation["others"]))
+        + examination.again(),
         hint="Or restore once more: make the roles first (octop migrate in another schema or database makes them),"
         " then pg_restore as a superuser and without --no-owner. Rights are looked at when the owner is right.",
     )
@@ -85,7 +87,7 @@ def objects(examination: Examination) -> Iterator[Finding]:
     for kind, group in groupby(ordered, key=attrgetter("id")):
         each = list(group)
         if kind != TOGETHER or len(each) == 1:
-            yield from (found(kind, one.what, examination.steps(one)) for one in each)
+            yield from (found(kind, one.what, examination.steps(one), hint=one.hint) for one in each)
             continue
         before: tuple[Step, ...] = psql(*(line for one in each for line in one.sql))
         yield found(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from octop.cli.doctor.kinds import found
 from octop.cli.findings import Finding, psql
 from octop.cli.moments import spoken
+from octop.cli.output import number
 from octop.engine.diagnosis import work
 
 if TYPE_CHECKING:
@@ -29,14 +30,14 @@ def silent(examination: Examination) -> Iterator[Finding]:
     for worker in [each for each in workers if each["running"]][:SHOWN]:
         yield found(
             "workers.silent",
-            f"{_named(worker)} has been silent for {spoken(worker['silent_seconds'])} and holds {worker['running']:,} tasks",
+            f"{_named(worker)} has been silent for {spoken(worker['silent_seconds'])} and holds {number(worker['running'], 'task')}",
             psql(f"select {examination.sql('octop_lost')}('{worker['id']}');"),
         )
     empty = [each for each in workers if not each["running"]]
     if empty:
         yield found(
             "workers.left_behind",
-            f"{len(empty):,} workers are gone and hold nothing: {', '.join(map(_named, empty[:3]))}",
+            f"{number(len(empty), 'worker')} gone without a word, with nothing held: {', '.join(map(_named, empty[:3]))}",
             psql(*(f"select {examination.sql('octop_lost')}('{each['id']}');" for each in empty[:SHOWN])),
         )
 

@@ -44,6 +44,8 @@ def show(invocation: Invocation, task_id: str) -> None:
         return
     output = invocation.output
     told = {name: _readable(name, value) for name, value in task.items() if value not in (None, "", [])}
+    if task["status"] == Status.SUCCESS:  # it is no error of the try that went well
+        told = {"error before" if name == "last_error" else name: value for name, value in told.items()}
     output.pairs(list(_with_cancellation(told, cancelled).items()))
     for attempt in attempts:
         output.line("")

@@ -12,7 +12,8 @@ NOT_VALID = " NOT VALID"
 def differences(expected: Picture, found: Picture, schema: str, owner: str) -> Iterator[Difference]:
     """Compare what is there with what should be; what others have added, such as an index of their own, is left alone.
 
-    Their triggers on our tables are not: these run within our transactions.
+    Their triggers on our tables and columns in them are not: these run within our transactions, and those are lost when a task
+    is moved.
 
     Args:
         expected: The picture of the package.
@@ -24,6 +25,7 @@ def differences(expected: Picture, found: Picture, schema: str, owner: str) -> I
     yield from comparison.tables()
     yield from comparison.parts()
     yield from comparison.triggers_of_others()
+    yield from comparison.columns_of_others()
     yield from comparison.functions()
 
 
@@ -59,6 +61,17 @@ class _Comparison:
             if kind == "trigger" and table in self.expected.tables and (kind, table, part) not in self.expected.parts:
                 line = f"drop trigger {name(part)} on {within(self.schema, table)};"
                 yield Difference("schema.foreign_trigger", f"the trigger {part} on {table} is not ours", (line,))
+
+    def columns_of_others(self) -> Iterator[Difference]:
+        for table, wanted in self.expected.tables.items():
+            there = self.found.tables.get(table, wanted)
+            if wanted["kind"] != "table" or (wanted.get("partition_of") and there.get("partition_of")):
+                continue  # a partition has its parent's
+            ours = {each["name"] for each in wanted["columns"]}
+            for column in (each["name"] for each in there["columns"] if each["name"] not in ours):
+                line = f"alter table {within(self.schema, table)} drop column {name(column)};"
+                hint = "What stands in it is lost then: copy it away first, by id."
+                yield Difference("schema.foreign_column", f"the column {table}.{column} is not ours", (line,), hint)
 
     def functions(self) -> Iterator[Difference]:
         for function, wanted in self.expected.functions.items():

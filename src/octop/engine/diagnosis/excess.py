@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from octop.engine.diagnosis.picture import Picture
-from octop.engine.diagnosis.words import Difference, name, within
+from octop.engine.diagnosis.words import Difference, is_ours, name, within
 
 Right = tuple[str, str, str | None, str, str]
 PRODUCER: Final = "producer"
@@ -32,6 +32,8 @@ def excess(
     own = {grantee for _, _, _, grantee, _ in wanted}
     by: dict[tuple[str, str], list[Right]] = defaultdict(list)
     for right in sorted(found.grants - wanted, key=str):
+        if not is_ours(right[0], right[1]):
+            continue
         by[_kind(right, expected, found), right[3]].append(right)
     for (finding, grantee), rights in sorted(by.items(), key=lambda item: (KINDS.index(item[0][0]), item[0][1])):
         who = name(grantee) if grantee else "public"

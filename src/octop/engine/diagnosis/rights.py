@@ -1,6 +1,7 @@
 """Who may do what, beyond the rights on single objects: schema, owner, logins."""
 
 from octop.engine.call import Call
+from octop.engine.diagnosis.words import ours
 from octop.engine.rows import Row, objects, only
 
 
@@ -12,7 +13,8 @@ def installation(schema: str) -> Call[Row]:
 
     Returns:
         role_prefix, owner (the role that should own all), owner_there (does it exist?), foreign (kind, name, owner of each
-        object that belongs to another; sequences of columns belong to their table's owner).
+        object that belongs to another; sequences of columns belong to their table's owner), others (names that begin with
+        ours, of things that the package does not make: they are a person's, whoever owns them).
     """
     return Call(
         """
@@ -21,12 +23,13 @@ def installation(schema: str) -> Call[Row]:
           select case c.relkind when 'v' then 'view' when 'S' then 'sequence' else 'table' end as kind, c.relname::text as name,
                  c.relowner as owner, c.relacl as acl
             from pg_class c
-           where c.relnamespace = (select n.oid from n) and c.relname ~ '^_?octop_' and c.relkind in ('r', 'p', 'v', 'S')
+           where c.relnamespace = (select n.oid from n) and c.relkind in ('r', 'p', 'v', 'S')
+             and (c.relname = any (%(relations)s::text[]) or c.relname ~ '^octop_tasks_done_[0-9]{8}$')
              and not (c.relkind = 'S' and exists (select from pg_depend d
                        where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype in ('a', 'i')))
           union all
           select 'function', p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ')', p.proowner, p.proacl
-            from pg_proc p where p.pronamespace = (select n.oid from n) and p.proname ~ '^_?octop_'),
+            from pg_proc p where p.pronamespace = (select n.oid from n) and p.proname = any (%(functions)s::text[])),
         by_grants as (
           select substr(r.rolname, 1, length(r.rolname) - length(s)) as prefix, count(distinct s) as roles, count(*) as rights
             from things t cross join lateral aclexplode(t.acl) x
@@ -50,10 +53,19 @@ def installation(schema: str) -> Call[Row]:
           'owner_there', exists (select from pg_roles r where r.rolname = p.prefix || 'owner'),
           'foreign', (select coalesce(jsonb_agg(jsonb_build_object('kind', t.kind, 'name', t.name, 'owner', pg_get_userbyid(t.owner))
                                                 order by t.kind, t.name), '[]')
-                        from things t where pg_get_userbyid(t.owner) <> p.prefix || 'owner'))
+                        from things t where pg_get_userbyid(t.owner) <> p.prefix || 'owner'),
+          'others', (select coalesce(jsonb_agg(x.name order by x.name), '[]') from (
+             select c.relname::text as name from pg_class c
+              where c.relnamespace = (select n.oid from n) and c.relkind in ('r', 'p', 'v', 'S') and c.relname ~ '^_?octop_'
+                and c.relname <> all (%(relations)s::text[]) and c.relname !~ '^octop_tasks_done_[0-9]{8}$'
+                and not exists (select from pg_depend d
+                                 where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype in ('a', 'i'))
+             union
+             select p.proname::text from pg_proc p
+              where p.pronamespace = (select n.oid from n) and p.proname ~ '^_?octop_' and p.proname <> all (%(functions)s::text[])) x))
           from p
         """,
-        {"schema": schema},
+        {"schema": schema, **ours()},
         only,
     )
 
@@ -86,6 +98,33 @@ def creators(schema: str, owner: str) -> Call[Row]:
         """,
         {"schema": schema, "owner": owner},
         only,
+    )
+
+
+def lacking_on_schema(schema: str, role_prefix: str) -> Call[list[Row]]:
+    """Read which of our roles lack a right on the schema that they need: role, privilege. A restore brings no rights on it along.
+
+    Args:
+        schema: Where Octop is installed.
+        role_prefix: Before the names of the roles; of those that exist.
+    """
+    return Call(
+        """
+        with acl as materialized (
+          select x.grantee, x.privilege_type from pg_namespace n, aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) x
+           where n.nspname = %(schema)s::text)
+        select jsonb_build_object('role', r.rolname, 'privilege', w.privilege)
+          from (values (1, 'owner', 'USAGE'), (2, 'owner', 'CREATE'), (3, 'producer', 'USAGE'), (4, 'worker', 'USAGE'),
+                       (5, 'operator', 'USAGE'), (6, 'viewer', 'USAGE')) w (number, role, privilege)
+          join pg_roles r on r.rolname = %(prefix)s::text || w.role
+         where not exists (
+           select from acl a where a.privilege_type = w.privilege
+              -- that PUBLIC may create is another finding, and its cure takes it away
+              and case when a.grantee = 0 then w.privilege = 'USAGE' else pg_has_role(r.oid, a.grantee, 'usage') end)
+         order by w.number
+        """,
+        {"schema": schema, "prefix": role_prefix},
+        objects,
     )
 
 
@@ -174,13 +213,28 @@ def at_work_as_worker() -> Call[list[str]]:
     )
 
 
-def owner_role(owner: str) -> Call[Row | None]:
-    """Read what the owner's role may: login, superuser, bypass_rls; and whether we are it, or it is the last superuser: keep."""
+def roles(role_prefix: str) -> Call[list[Row]]:
+    """Read what our own roles may do to the server, the owner's first.
+
+    Args:
+        role_prefix: Before the names of the roles; those that do not exist are left out.
+
+    Returns:
+        name, owner (is it the owner's role?), login, superuser, bypass_rls, create_role, create_db, replication; and keep: we
+        are it, or it is the last superuser that can log in.
+    """
     return Call(
-        "select jsonb_build_object('login', r.rolcanlogin, 'superuser', r.rolsuper, 'bypass_rls', r.rolbypassrls,"
-        " 'keep', r.rolname in (session_user, current_user) or r.rolsuper and r.rolcanlogin"
-        " and not exists (select from pg_roles o where o.rolsuper and o.rolcanlogin and o.oid <> r.oid))"
-        " from pg_roles r where r.rolname = %(owner)s::text",
-        {"owner": owner},
-        lambda rows: only(rows) if rows else None,
+        """
+        select jsonb_build_object(
+          'name', r.rolname, 'owner', s.number = 1, 'login', r.rolcanlogin, 'superuser', r.rolsuper, 'bypass_rls', r.rolbypassrls,
+          'create_role', r.rolcreaterole, 'create_db', r.rolcreatedb, 'replication', r.rolreplication,
+          'keep', r.rolname in (session_user, current_user)
+                  or r.rolsuper and r.rolcanlogin
+                     and not exists (select from pg_roles o where o.rolsuper and o.rolcanlogin and o.oid <> r.oid))
+          from unnest(array['owner', 'producer', 'worker', 'operator', 'viewer']) with ordinality s (role, number)
+          join pg_roles r on r.rolname = %(prefix)s::text || s.role
+         order by s.number
+        """,
+        {"prefix": role_prefix},
+        objects,
     )

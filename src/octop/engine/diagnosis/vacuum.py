@@ -1,6 +1,7 @@
 """Dead rows, and who keeps vacuum from removing them."""
 
 from octop.engine.call import Call, first_value
+from octop.engine.diagnosis.words import ours
 from octop.engine.rows import Row, objects
 
 
@@ -86,7 +87,7 @@ def tables(schema: str) -> Call[list[Row]]:
             from pg_class c
             cross join lateral (select jsonb_object_agg(o.option_name, o.option_value) as set from pg_options_to_table(c.reloptions) o) x
            where c.relnamespace = (select n.oid from pg_namespace n where n.nspname = %(schema)s::text)
-             and c.relname ~ '^_?octop_' and c.relkind = 'r')
+             and (c.relname = any (%(relations)s::text[]) or c.relname ~ '^octop_tasks_done_[0-9]{8}$') and c.relkind = 'r')
         select jsonb_build_object('name', o.relname, 'dead', s.n_dead_tup, 'live', s.n_live_tup,
                                   'threshold', o.threshold + o.scale * s.n_live_tup,
                                   'off', coalesce(starts_with('false', o.enabled) or o.enabled in ('off', 'of', 'no', 'n', '0'), false),
@@ -94,6 +95,6 @@ def tables(schema: str) -> Call[list[Row]]:
           from o join pg_stat_user_tables s on s.relid = o.oid
          order by s.n_dead_tup desc, o.relname
         """,
-        {"schema": schema},
+        {"schema": schema, "relations": ours()["relations"]},
         objects,
     )

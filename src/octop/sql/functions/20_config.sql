@@ -42,7 +42,7 @@ begin atomic
     ('worker.grace_seconds',          'number?', 'null',        0,     86400, null,
      'How long a stopping worker waits for its tasks, in seconds. null = 1.2 times the longest time limit among them, at most 60.'),
     ('history.retention_days',        'integer', '7',           1,     30, null,
-     'Finished tasks and ended attempts are kept this many days.'),
+     'Finished tasks and ended attempts are kept this many days. Each day is a table that every look through octop_tasks opens; to keep longer, copy days away: see "Archive a day" in the how-to "A DBA''s day".'),
     ('history.days_ahead',            'integer', '7',           1,     30, null,
      'Day partitions made ahead.')
   ) as k (key, kind, default_value, minimum, maximum, alias_of, description);
@@ -90,6 +90,9 @@ declare
   k record;
   v jsonb;
 begin
+  if new.key is null then
+    raise exception 'octop: the key of a setting cannot be null' using errcode = 'OC201', hint = 'select key, description from octop_config_keys() lists all.';
+  end if;
   if tg_op = 'UPDATE' and new.key <> old.key then
     raise exception 'octop: a setting cannot be renamed' using errcode = 'OC201', hint = 'Update the value of the key that you mean.';
   end if;

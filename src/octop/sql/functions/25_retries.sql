@@ -53,4 +53,5 @@ exception when data_exception then
 end $$;
 comment on function octop_retry_delay(jsonb, integer) is
   'Seconds to wait before the given retry (1 = the first). policy null = the configuration''s. Default delays grow from 1 to at most 30 seconds; jitter only shortens. '
+  'It refuses nothing, for workers ask it: a retry below 1 counts as the first, and a policy that is none as null; policies are checked where they enter. '
   'Example: select octop_retry_delay(''{"delays": [1, 10, 60]}'', 2);';

@@ -48,11 +48,21 @@ declare
   v_queues text[];
   v_due timestamptz[];
   v_max int;
+  v_caller text := _octop_caller();
 begin
-  select n.status into s from new_rows n where n.status <> 'pending' limit 1;
+  -- one walk over the rows, and nothing in it but comparisons: each INSERT pays for it
+  select case when n.status <> 'pending' then 'pending, not ' || n.status
+              when n.created_by <> v_caller then format('as its caller''s (%s), not as %s''s', v_caller, n.created_by)
+              else 'without a past: attempt, retry_count and what else an attempt leaves behind' end into s
+    from new_rows n
+   where n.status <> 'pending' or n.created_by <> v_caller or n.attempt <> 0 or n.retry_count <> 0 or n.lost_count <> 0
+      or n.due_at is not null or n.started_at is not null or n.completed_at is not null or n.deadline_at is not null
+      or n.worker_id is not null or n.claim_id is not null or n.last_error is not null or n.result is not null
+      or n.cancel_requested_at is not null or n.blocked_by is not null
+   limit 1;
   if found then
-    raise exception 'octop: a task is born pending, not %', s
-      using errcode = 'OC101', hint = 'Leave status out of the INSERT; statuses change through the octop_ functions.';
+    raise exception 'octop: a task is born %', s
+      using errcode = 'OC101', hint = 'Leave out of the INSERT what the engine sets: status, created_by, attempt and the like. Statuses change through the octop_ functions.';
   end if;
   if exists (select from new_rows n where _octop_has_control(concat(n.task_type, n.queue, n.lane, n.tenant))) then
     raise exception 'octop: names of task types, queues, lanes and tenants have no control characters'
@@ -93,7 +103,8 @@ begin
   end if;
   return null;
 end $$;
-comment on function _octop_tasks_inserted() is 'INSERT into octop_tasks: born pending, within the limits, counted, and sleeping workers are told.';
+comment on function _octop_tasks_inserted() is
+  'INSERT into octop_tasks: born pending, as the caller''s, without a past (OC101), within the limits, counted, and sleeping workers are told. Not checked: seq and created_at, which only the owner can write, and retry_of.';
 
 create or replace function _octop_tasks_updated() returns trigger
   language plpgsql security definer set search_path from current set enable_seqscan = off set enable_bitmapscan = off
@@ -103,11 +114,13 @@ declare
   v_queues text[];
   v_due timestamptz[];
 begin
-  select coalesce(o.id, n.id) as id, o.status as old, n.status as new, o.id is null or n.id is null or o.seq <> n.seq as renamed into r
+  select coalesce(o.id, n.id) as id, o.status as old, n.status as new,
+         o.id is null or n.id is null or (o.seq, o.created_at, o.attempt) <> (n.seq, n.created_at, n.attempt) as renamed into r
     from old_rows o full join new_rows n on n.id = o.id
-   where o.id is null or n.id is null or o.seq <> n.seq
+   where o.id is null or n.id is null or (o.seq, o.created_at, o.attempt) <> (n.seq, n.created_at, n.attempt)
       or (o.status = 'running' and n.status = 'running'
-          and (o.attempt, o.worker_id, o.claim_id) is distinct from (n.attempt, n.worker_id, n.claim_id))
+          and (o.worker_id, o.claim_id, o.started_at, o.queue, o.lane, o.tenant, o.task_type, o.payload)
+              is distinct from (n.worker_id, n.claim_id, n.started_at, n.queue, n.lane, n.tenant, n.task_type, n.payload))
       or (o.status <> n.status and not (
             (o.status in ('frozen', 'failed', 'running') and n.status = 'pending')
             or (o.status = 'running' and n.status = 'failed')
@@ -115,15 +128,16 @@ begin
    limit 1;
   if found then
     if r.renamed then
-      raise exception 'octop: id and seq of task % cannot be changed', r.id
-        using errcode = 'OC102', hint = 'They are the task''s identity for life.';
+      raise exception 'octop: id, seq, created_at and attempt of task % cannot be changed', r.id
+        using errcode = 'OC102', hint = 'They are the task''s identity for life, and the number of its starts.';
     elsif r.old = r.new then
-      raise exception 'octop: attempt, worker_id and claim_id of the running task % cannot be changed', r.id
-        using errcode = 'OC102', hint = 'They are its fence. To take the task from its worker set status = ''pending''.';
+      raise exception 'octop: worker_id, claim_id, started_at, queue, lane, tenant, task_type and payload of the running task % cannot be changed', r.id
+        using errcode = 'OC102', hint = 'They are its fence, or what its worker has already. To take the task from its worker set status = ''pending''; the same UPDATE may change the others.';
     end if;
     raise exception 'octop: task % cannot go from % to %', r.id, r.old, r.new
-      using errcode = 'OC102',
-      hint = 'By hand: frozen or failed to pending, running to pending or failed, anything unfinished to cancelled. Else use the octop_ functions.';
+      using errcode = 'OC102', hint = case r.new
+        when 'success' then 'Only a worker sets success. To end a task by hand set status = ''cancelled'', or call octop_cancel(id).'
+        else 'By hand: frozen or failed to pending, running to pending or failed, anything unfinished to cancelled. Else use the octop_ functions.' end;
   end if;
   -- as at birth
   if exists (select from new_rows n where _octop_has_control(concat(n.task_type, n.queue, n.lane, n.tenant))) then
@@ -196,7 +210,8 @@ begin
   return null;
 end $$;
 comment on function _octop_tasks_updated() is
-  'UPDATE of octop_tasks by hand: refuses illegal jumps (OC102), fills or clears what belongs to the new status, counts, audits, wakes.';
+  'UPDATE of octop_tasks by hand: refuses illegal jumps, another identity, and of a running task what its worker has (OC102); fills or clears what belongs to the new status, counts, audits, wakes. '
+  'Not checked: the other notes of the engine (due_at, deadline_at, completed_at, lost_count, last_error, result, cancel_requested_at, blocked_by, retry_of), and of a running task scheduled_at, priority, retry_count and the limits, which hold for its next start.';
 
 create or replace function _octop_completed(task octop_tasks_done_stray) returns octop_tasks_done_stray
   language plpgsql set search_path from current
@@ -239,13 +254,23 @@ end $$;
 comment on function _octop_tasks_truncated() is 'TRUNCATE of octop_tasks: nothing is left to be counted, and somebody did it.';
 
 create or replace function _octop_refuse_stray() returns trigger
-  language plpgsql set search_path from current
+  language plpgsql stable set search_path from current
 as $$
+declare
+  v_was text;
 begin
-  raise exception 'octop: a task cannot be set to % without completed_at', new.status
-    using errcode = 'OC102', hint = 'Only a worker finishes a task. To end it by hand set status = ''cancelled'' on octop_tasks, or call octop_cancel(id).';
+  -- stable: it sees what the statement saw, and so the row that an UPDATE has just taken from its leaf
+  v_was := (select t.status from octop_tasks t where t.id = new.id limit 1);
+  if v_was = new.status then
+    raise exception 'octop: completed_at of the finished task % cannot be null', new.id using errcode = 'OC102', hint = 'It says in which day of history the task lies.';
+  elsif v_was is null then
+    raise exception 'octop: a task is born pending, not %', new.status
+      using errcode = 'OC101', detail = 'And a finished one has completed_at.', hint = 'Leave status out of the INSERT; statuses change through the octop_ functions.';
+  end if;
+  raise exception 'octop: task % cannot go from % to %', new.id, v_was, new.status
+    using errcode = 'OC102', hint = 'Only a worker sets success. To end a task by hand set status = ''cancelled'', or call octop_cancel(id).';
 end $$;
-comment on function _octop_refuse_stray() is 'Clear refusal of a finished status that was set by hand.';
+comment on function _octop_refuse_stray() is 'Clear refusal of a finished status without its moment that was set by hand: by INSERT (OC101) or by UPDATE (OC102).';
 
 create or replace trigger octop_tasks_born_pending after insert on octop_tasks
   referencing new table as new_rows for each statement execute function _octop_tasks_inserted();

@@ -2,20 +2,20 @@
 -- name or policy is refused where it enters, and whoever changes, deletes or truncates is in the audit. The engine's own writes
 -- are told from a person's by the function that does them, and hot ones pay nothing: no trigger fires for a beat or a new attempt.
 
-create or replace function _octop_order_of(kind text, old jsonb, new jsonb) returns text
+create or replace function _octop_order_of(kind text, old jsonb, new jsonb, context text) returns text
   language sql immutable
   return case
     when kind = 'octop_holds' and coalesce(new, old) ->> 'kind' = 'queue' then case when new is null then 'resume' else 'pause' end
     when kind = 'octop_holds' then case when new is null then 'thaw' else 'freeze' end
     else case when new is null then 'forget '
-              -- an application says what its code says: its values are those that it declared
-              when old is null and jsonb_strip_nulls(new - array['name', 'run_in', 'description', 'declared', 'created_at', 'updated_at']) = new -> 'declared'
+              -- an application says what its code says; of a new row nothing but the function that makes it tells its from a person's
+              when old is null and context ~ '[[:<:]](octop_register|octop_declare_task_types)["(]'
                    or old is not null and old -> 'declared' <> new -> 'declared' then 'declare '
               else 'set ' end
          || case kind when 'octop_queues' then 'queue' else 'task type' end
   end;
-comment on function _octop_order_of(text, jsonb, jsonb) is
-  'The word for a change of a row in a table of orders, as functions and command say it: pause, resume, freeze, thaw, or set, declare (by an application), forget with queue or task type.';
+comment on function _octop_order_of(text, jsonb, jsonb, text) is
+  'The word for a change of a row in a table of orders, as functions and command say it: pause, resume, freeze, thaw, or set, declare (by an application, which the call stack tells, PG_CONTEXT), forget with queue or task type.';
 
 create or replace function _octop_audit_table_change() returns trigger
   language plpgsql security definer set search_path from current
@@ -24,13 +24,15 @@ declare
   v_old jsonb := case when tg_op <> 'INSERT' then to_jsonb(old) end;
   v_new jsonb := case when tg_op <> 'DELETE' then to_jsonb(new) end;
   v_not text[] := array['declared', 'created_at', 'updated_at'];
+  v_context text;
 begin
+  get diagnostics v_context = pg_context;
   if v_old - v_not = v_new - v_not and v_old -> 'declared' <> v_new -> 'declared' then
     -- what a reset goes back to has changed, and nothing else
-    perform _octop_audit_write(_octop_order_of(tg_table_name, v_old, v_new), v_new ->> 'name',
+    perform _octop_audit_write(_octop_order_of(tg_table_name, v_old, v_new, v_context), v_new ->> 'name',
               jsonb_build_object('from', jsonb_build_object('declared', v_old -> 'declared'), 'to', jsonb_build_object('declared', v_new -> 'declared')));
   elsif v_old - v_not is distinct from v_new - v_not then
-    perform _octop_audit_write(_octop_order_of(tg_table_name, v_old, v_new), coalesce(v_new, v_old) ->> case tg_table_name when 'octop_holds' then 'target' else 'name' end,
+    perform _octop_audit_write(_octop_order_of(tg_table_name, v_old, v_new, v_context), coalesce(v_new, v_old) ->> case tg_table_name when 'octop_holds' then 'target' else 'name' end,
               jsonb_strip_nulls(jsonb_build_object('from', v_old - v_not, 'to', v_new - v_not)));
   end if;
   return null;
@@ -47,18 +49,38 @@ create or replace function _octop_order_check() returns trigger
   language plpgsql security definer set search_path from current
 as $$
 declare
-  v_new jsonb := to_jsonb(new);
-  v_key text;
+  v_new   jsonb := to_jsonb(new);
+  v_key   text;
+  v_value text;
+  v_bad   text;
 begin
   foreach v_key in array array['name', 'queue', 'target'] loop
-    if _octop_has_control(v_new ->> v_key) then
-      raise exception 'octop: the % has a control character: %', v_key, left(v_new ->> v_key, 200)
+    v_value := v_new ->> v_key;
+    if _octop_has_control(v_value) then
+      raise exception 'octop: the % has a control character: %', v_key, left(v_value, 200)
         using errcode = 'OC110', hint = 'A line break, perhaps, at the end of the name?';
+    elsif length(v_value) not between 1 and 200 then
+      raise exception 'octop: the % must have 1 to 200 characters, not %', v_key, length(v_value)
+        using errcode = 'OC110', hint = 'Nothing was written. octop_queue_summary lists the queues, octop_task_types the types.';
     end if;
   end loop;
+  -- the constraints say the same, but not the bounds
+  v_bad := case
+    when (v_new ->> 'priority')::numeric not between 0 and 9 then format('priority must be 0 to 9, not %s', v_new ->> 'priority')
+    when (v_new ->> 'max_retries')::numeric not between 0 and 1000 then format('max_retries must be 0 to 1000, not %s', v_new ->> 'max_retries')
+    when (v_new ->> 'worker_limit')::numeric not between 0 and 10000 then format('worker_limit must be 0 to 10000, not %s', v_new ->> 'worker_limit')
+    when not ((v_new ->> 'timeout_seconds')::double precision > 0 and (v_new ->> 'timeout_seconds')::double precision <= 2678400) then
+      format('timeout_seconds must be above 0 and at most 2678400 (31 days), not %s', v_new ->> 'timeout_seconds')
+    when v_new ->> 'run_in' not in ('loop', 'thread', 'process') then format('run_in must be loop, thread or process, not %s', v_new ->> 'run_in')
+    when v_new ->> 'kind' not in ('queue', 'task_type') then format('kind must be queue or task_type, not %s', v_new ->> 'kind')
+  end;
+  if v_bad is not null then
+    raise exception 'octop: %', v_bad using errcode = 'OC113', hint = case when v_bad like 'kind %' then 'Nothing was written. A hold is of a queue or of a task type.'
+                                                                          else 'Nothing was written. null is the default.' end;
+  end if;
   return new;
 end $$;
-comment on function _octop_order_check() is 'Refuses names with control characters in queues, task types and holds.';
+comment on function _octop_order_check() is 'Refuses names that are none and numbers out of bounds in queues, task types and holds, and says the bounds (OC110, OC113).';
 create or replace trigger octop_queues_name_check before insert or update on octop_queues for each row execute function _octop_order_check();
 create or replace trigger octop_task_types_name_check before insert or update on octop_task_types for each row execute function _octop_order_check();
 create or replace trigger octop_holds_name_check before insert or update on octop_holds for each row execute function _octop_order_check();
@@ -79,7 +101,7 @@ create or replace trigger octop_task_types_policy_check before insert or update 
 
 create or replace function _octop_by_hand(context text) returns boolean
   language sql immutable parallel safe
-  return context !~ '\m(octop_register|octop_drain|octop_deregister|octop_lost|octop_sweep)["(]';   -- no word of the server's language
+  return context !~ '[[:<:]](octop_register|octop_drain|octop_deregister|octop_lost|octop_sweep)["(]';   -- no word of the server's language
 comment on function _octop_by_hand(text) is
   'Is none of the engine''s functions that change attempts and workers in this call stack (PG_CONTEXT)? They run as the owner, so the role does not tell.';
 

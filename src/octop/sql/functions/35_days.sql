@@ -3,13 +3,30 @@
 
 create or replace view _octop_days as
   select c.oid::regclass as partition, i.inhparent::regclass as parent,
-         substring(pg_get_expr(c.relpartbound, c.oid) from 'FROM \(''([^'']+)''\)')::timestamptz as from_at,
-         substring(pg_get_expr(c.relpartbound, c.oid) from 'TO \(''([^'']+)''\)')::timestamptz as to_at
+         substring(pg_get_expr(c.relpartbound, c.oid) from 'FROM [(]''([^'']+)''[)]')::timestamptz as from_at,
+         substring(pg_get_expr(c.relpartbound, c.oid) from 'TO [(]''([^'']+)''[)]')::timestamptz as to_at
     from pg_inherits i
     join pg_class c on c.oid = i.inhrelid
    where i.inhparent = 'octop_tasks_done'::regclass
      and pg_get_expr(c.relpartbound, c.oid) <> 'DEFAULT';
 comment on view _octop_days is 'The day partitions, from the catalog, not from names. Read it with timezone UTC: bounds print in the session''s zone.';
+
+create or replace function _octop_say_who_reads(what text, context text, parent_modes text[], partition regclass) returns void
+  language plpgsql set search_path from current
+as $$
+declare
+  v_pids text := (select string_agg(distinct coalesce('session ' || l.pid, 'a prepared transaction'), ', ') from pg_locks l
+                   where l.locktype = 'relation' and l.granted and l.pid is distinct from pg_backend_pid()
+                     and l.database = (select d.oid from pg_database d where d.datname = current_database())
+                     and (l.relation = partition or l.relation = 'octop_tasks_done'::regclass and (parent_modes is null or l.mode = any (parent_modes))));
+begin
+  -- the sweep looks again by itself
+  if _octop_by_hand(context) then
+    raise notice 'octop: %, but % reads or changes history: call again when it has ended', what, coalesce(v_pids, 'another transaction');
+  end if;
+end $$;
+comment on function _octop_say_who_reads(text, text, text[], regclass) is
+  'Tell a person (whom the call stack tells from a sweep, PG_CONTEXT) that days were not made or dropped, and who stands in the way: who has a lock on this partition, or one of these on octop_tasks_done (null = any).';
 
 create or replace function octop_make_days(days_ahead integer default null) returns integer
   language plpgsql security definer set search_path from current
@@ -20,9 +37,19 @@ declare
   v_name text;
   v_who  oid;
   v_made integer := 0;
+  v_context text;
 begin
+  get diagnostics v_context = pg_context;
+  if days_ahead < 0 then
+    raise exception 'octop: days_ahead must be 0 or more, not %', days_ahead using errcode = 'OC113', hint = '0 makes today alone; null = history.days_ahead.';
+  elsif days_ahead > 60 then
+    raise notice 'octop: days are made at most 60 ahead, not %', days_ahead;
+  end if;
   -- another worker is at it
   if not pg_try_advisory_xact_lock(hashtextextended('octop_tasks_done', 'octop_tasks_done'::regclass::oid::bigint)) then
+    if _octop_by_hand(v_context) then
+      raise notice 'octop: nothing was done: somebody else makes or drops days now';
+    end if;
     return 0;
   end if;
   -- also days gone by that strays wait for (nobody made days for a while): retention drops days, never strays
@@ -35,6 +62,10 @@ begin
   loop
     continue when exists (select from _octop_days where from_at = v_day::timestamptz);
     v_name := 'octop_tasks_done_' || to_char(v_day, 'YYYYMMDD');
+    if not has_schema_privilege(current_schema(), 'create') then  -- a restore may have left it behind
+      raise exception 'octop: % may make no day in the schema %', current_user, current_schema() using errcode = '42501',
+        hint = format('As the owner of the schema or a superuser: GRANT USAGE, CREATE ON SCHEMA %I TO %I;', current_schema(), current_user);
+    end if;
     begin
       -- LIKE and ATTACH take SHARE UPDATE EXCLUSIVE; CREATE … PARTITION OF would stop everybody
       execute format('create table %I (like octop_tasks_done including all)', v_name);
@@ -54,14 +85,17 @@ begin
                      v_name, v_day::timestamptz, (v_day + 1)::timestamptz);
       v_made := v_made + 1;
     exception when lock_not_available or deadlock_detected then
-      return v_made;   -- somebody reads; the next round tries again
+      -- somebody reads; the next round tries again
+      perform _octop_say_who_reads(format('the day %s and those after it were not made', v_day), v_context,
+                '{ShareUpdateExclusiveLock,ShareLock,ShareRowExclusiveLock,ExclusiveLock,AccessExclusiveLock}', 'octop_tasks_done_stray');
+      return v_made;
     end;
   end loop;
   return v_made;
 end $$;
 comment on function octop_make_days(integer) is
-  'Make the day partitions of history from today to so many days ahead (null = history.days_ahead, more than 60 = 60). Answers how many were made; 0 while somebody else makes them. '
-  'Call it at any time, in a transaction of its own: until that commits, nobody can read octop_tasks, and no task can end whose day was missing.';
+  'Make the day partitions of history from today to so many days ahead (null = history.days_ahead, more than 60 = 60). Answers how many were made; 0 if none was missing, or none could be made because somebody reads history or makes days himself: a NOTICE says so, and who it is. '
+  'Call it at any time, in a transaction of its own: until that commits, nobody can read octop_tasks, and no task can end whose day was missing. Error: OC113.';
 
 create or replace function octop_drop_days(keep_days integer default null, most integer default 3) returns integer
   language plpgsql security definer set search_path from current
@@ -71,16 +105,22 @@ declare
   r         record;
   v_dropped integer := 0;
   v_before  timestamptz;
+  v_left    bigint;
+  v_context text;
 begin
-  if octop_drop_days.keep_days > 36500 then
-    raise exception 'octop: keep_days must be at most 36500, not %', octop_drop_days.keep_days
+  get diagnostics v_context = pg_context;
+  if octop_drop_days.keep_days not between 1 and 36500 then
+    raise exception 'octop: keep_days must be 1 to 36500, not %', octop_drop_days.keep_days
       using errcode = 'OC113', hint = 'Days of history that ended before so many days ago are dropped; null = history.retention_days.';
   end if;
-  v_before := _octop_now() - make_interval(days => greatest(1, coalesce(keep_days, _octop_setting('history.retention_days')::integer)));
+  v_before := _octop_now() - make_interval(days => coalesce(keep_days, _octop_setting('history.retention_days')::integer));
   if octop_drop_days.most < 0 then
     raise exception 'octop: most must be 0 or more, not %', octop_drop_days.most using errcode = 'OC113', hint = 'So many days are dropped at the most.';
   end if;
   if not pg_try_advisory_xact_lock(hashtextextended('octop_tasks_done', 'octop_tasks_done'::regclass::oid::bigint)) then
+    if _octop_by_hand(v_context) then
+      raise notice 'octop: nothing was done: somebody else makes or drops days now';
+    end if;
     return 0;
   end if;
   for r in select * from _octop_days where to_at <= v_before order by to_at limit most loop
@@ -95,11 +135,14 @@ begin
       delete from _octop_counters where day = r.from_at::date;
       v_dropped := v_dropped + 1;
     exception when lock_not_available or deadlock_detected then
-      return v_dropped;   -- somebody reads; the next round tries again
+      -- somebody reads; the next round tries again
+      v_left := (select count(*) from _octop_days where to_at <= v_before);
+      perform _octop_say_who_reads(case v_left when 1 then '1 day is over' else v_left || ' days are over' end, v_context, null, r.partition);
+      return v_dropped;
     end;
   end loop;
   return v_dropped;
 end $$;
 comment on function octop_drop_days(integer, integer) is
-  'Drop whole days of history that ended before so many days ago (null = history.retention_days, never less than 1, at most 36500), at most so many. Answers how many. Waits 50 ms for readers, then leaves it to the next call. '
+  'Drop whole days of history that ended before so many days ago (null = history.retention_days; 1 to 36500), at most so many (null = all). Answers how many; 0 if none was over, or somebody reads history: it waits 50 ms for readers, says in a NOTICE who they are, and leaves the day to the next call. '
   'Call it in a transaction of its own: until that commits, no worker can hand in what has ended, and nobody can read octop_tasks. The audit keeps how many tasks went. Error: OC113.';

@@ -193,6 +193,9 @@ as $$
 declare
   v_lost integer := _octop_end_all(octop_lost.worker_id, '{}', 'lost', 'WorkerLost', 'its worker process ended without a word');
 begin
+  if v_lost = 0 and not exists (select from octop_workers w where w.id = octop_lost.worker_id) then
+    raise notice 'octop: there is no worker %, and nothing that it runs', coalesce(octop_lost.worker_id::text, 'null');
+  end if;
   if v_lost > 0 then
     perform _octop_audit_write('lost', octop_lost.worker_id::text, jsonb_build_object('tasks', v_lost));
   end if;
@@ -202,7 +205,7 @@ begin
   return v_lost;
 end $$;
 comment on function octop_lost(uuid) is
-  'A supervisor, or a person, saw this worker''s process die: all its attempts are lost now, without waiting for the lease, and each uses up a try. Answers how many.';
+  'A supervisor, or a person, saw this worker''s process die: all its attempts are lost now, without waiting for the lease, and each uses up a try. Answers how many; 0 with a NOTICE if there is no such worker.';
 
 create or replace function octop_deregister(worker_id uuid) returns integer
   language plpgsql security definer set search_path from current

@@ -28,7 +28,7 @@ begin
   loop
     select jsonb_agg(jsonb_build_object('id', t.id, 'attempt', t.attempt, 'claim_id', t.claim_id, 'worker_id', t.worker_id, 'outcome', 'lost',
                                         'error_class', 'WorkerLost',
-                                        'error_message', format('worker %s was silent for longer than the lease of %s s', t.worker_id, extract(epoch from v_lease))))
+                                        'error_message', format('worker %s was silent for longer than the lease of %s s', t.worker_id, trim_scale(extract(epoch from v_lease)::numeric))))
       into v_outcomes
       from (select t.* from octop_workers w join octop_tasks_live t on t.worker_id = w.id and t.status = 'running'
              where w.beat_at <= _octop_now() - v_lease
@@ -133,6 +133,8 @@ create or replace function octop_sweep(worker_id uuid)
   set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
+declare
+  v_hint text;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'octop: the sweep needs READ COMMITTED, not %', upper(current_setting('transaction_isolation'))
@@ -147,25 +149,31 @@ begin
   if rescued + overdue > 0 then
     perform pg_notify('octop_wake', '');
   end if;
-  -- Chores last: what fails in them (a view on a day that is to be dropped, a full disk) must not undo a rescue. The days very last: a
-  -- drop locks history until the commit.
+  -- Chores last: whatever fails in them (a view on a day that is to be dropped, a full disk, a right that a restore did not bring along)
+  -- must not undo a rescue, nor one the other. The days very last: a drop locks history until the commit.
   if _octop_chore_due('purge', interval '10 seconds') then
     begin
       perform _octop_purge(5000);
-    exception when lock_not_available or dependent_objects_still_exist or insufficient_resources or deadlock_detected then
-      raise warning 'octop: the purge was put off: %', sqlerrm;
+    exception when others then
+      get stacked diagnostics v_hint = pg_exception_hint;
+      raise warning 'octop: the purge was put off: %', sqlerrm using hint = coalesce(nullif(v_hint, ''), 'It is tried again in ten seconds.');
     end;
   end if;
   if _octop_chore_due('days', interval '10 minutes') then
     begin
       days_made := octop_make_days();
+    exception when others then
+      get stacked diagnostics v_hint = pg_exception_hint;
+      raise warning 'octop: days of history could not be made: %', regexp_replace(sqlerrm, '^octop: ', '') using hint = coalesce(nullif(v_hint, ''), 'It is tried again in ten minutes.');
+    end;
+    begin
       days_dropped := octop_drop_days();
-    exception when lock_not_available or dependent_objects_still_exist or insufficient_resources or deadlock_detected
-                or duplicate_table or invalid_object_definition or check_violation then
-      raise warning 'octop: days of history could not be made or dropped: %', sqlerrm;
+    exception when others then
+      get stacked diagnostics v_hint = pg_exception_hint;
+      raise warning 'octop: days of history could not be dropped: %', sqlerrm using hint = coalesce(nullif(v_hint, ''), 'It is tried again in ten minutes.');
     end;
   end if;
   return next;
 end $$;
 comment on function octop_sweep(uuid) is
-  'Rescue, deadlines, parked tasks, counters, days and purges, each bounded. Any worker calls it every worker.rescue_seconds; calling it at any time is harmless. Error: OC301 isolation level.';
+  'Rescue, deadlines, parked tasks, counters, days and purges, each bounded. Any worker calls it every worker.rescue_seconds; calling it at any time is harmless. A chore (days, purge) that fails is a WARNING and undoes nothing of the rest. Error: OC301 isolation level.';

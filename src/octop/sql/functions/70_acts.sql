@@ -7,7 +7,9 @@ as $$
 declare
   v_verdict text := (select m.verdict from octop_cancel_many(array[octop_cancel.id], octop_cancel.reason) m);
 begin
-  if v_verdict = 'success' then
+  if octop_cancel.id is null then
+    raise exception 'octop: the id of the task is null' using errcode = 'OC103', hint = 'Nothing was cancelled. Name a task: select id, task_type, status from octop_tasks limit 10;';
+  elsif v_verdict = 'success' then
     raise exception 'octop: task % has finished with success', octop_cancel.id
       using errcode = 'OC104', hint = 'A finished task cannot be cancelled.';
   elsif v_verdict is null or v_verdict = 'not found' then
@@ -26,6 +28,9 @@ declare
   v_verdict    text;
   v_retried_as uuid;
 begin
+  if octop_retry.id is null then
+    raise exception 'octop: the id of the task is null' using errcode = 'OC103', hint = 'Nothing was retried. Name a task: select id, task_type, status from octop_tasks limit 10;';
+  end if;
   select m.verdict, m.retried_as into v_verdict, v_retried_as from octop_retry_many(array[octop_retry.id]) m;
   if v_verdict in ('running', 'blocked') then
     raise exception 'octop: task % is %', octop_retry.id, v_verdict

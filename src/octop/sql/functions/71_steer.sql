@@ -25,7 +25,7 @@ create or replace function _octop_hold(p_kind text, p_target text, p_reason text
 as $$
 begin
   perform _octop_check_target(p_kind, p_target);
-  insert into octop_holds (kind, target, reason, author) values (p_kind, p_target, left(p_reason, 1000), _octop_caller()) on conflict do nothing;
+  insert into octop_holds (kind, target, reason, author) values (p_kind, p_target, left(coalesce(p_reason, ''), 1000), _octop_caller()) on conflict do nothing;
   return found;
 end $$;
 comment on function _octop_hold(text, text, text) is 'Write an order not to start tasks of a queue or a task type. Answers false if there was one already. Error: OC110.';

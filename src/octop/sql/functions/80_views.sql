@@ -77,7 +77,9 @@ create or replace view octop_failed_tasks with (security_barrier) as
    where t.status in ('failed', 'frozen')
    order by t.created_at desc
    limit 10;
-comment on view octop_failed_tasks is 'The ten newest tasks that wait for a retry or are frozen, with their last error.';
+comment on view octop_failed_tasks is
+  'The ten newest tasks that wait for a retry or are frozen, with their last error. Which of them wait for a person (frozen) and which for their time (failed): '
+  'select id, status, queue, retry_count, task_type, last_error from octop_tasks where status in (''failed'', ''frozen'') order by created_at desc limit 10;';
 
 create or replace view octop_running_tasks with (security_barrier) as
   select t.id, t.task_type, t.queue, t.lane, t.tenant, t.attempt, t.worker_id, w.name as worker_name, w.host as worker_host, w.pid as worker_pid,
@@ -165,5 +167,9 @@ create or replace view octop_latest_failures with (security_barrier) as
 comment on view octop_latest_failures is 'The hundred latest attempts that failed, timed out or were lost.';
 
 create or replace view octop_my_tasks with (security_barrier) as
-  select t.* from octop_tasks t where t.created_by = _octop_caller();
+  -- each by its name: what a person has added to octop_tasks must not become a part of the view
+  select t.id, t.seq, t.scheduled_at, t.created_at, t.retry_count, t.attempt, t.priority, t.lost_count, t.status, t.queue, t.lane, t.tenant,
+         t.task_type, t.created_by, t.payload, t.due_at, t.started_at, t.completed_at, t.deadline_at, t.worker_id, t.claim_id, t.max_retries,
+         t.min_version, t.last_error, t.result, t.timeout_seconds, t.cancel_requested_at, t.blocked_by, t.retry_policy, t.tags, t.meta, t.retry_of
+    from octop_tasks t where t.created_by = _octop_caller();
 comment on view octop_my_tasks is 'The tasks that the reading role itself registered: what a producer sees.';

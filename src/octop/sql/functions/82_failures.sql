@@ -5,18 +5,18 @@ create or replace function octop_error_pattern(error_class text, error_message t
   language plpgsql immutable parallel safe set search_path from current
 as $$
 declare
-  v_message text := regexp_replace(left(error_message, 1000), '\s+', ' ', 'g');
+  v_message text := regexp_replace(left(error_message, 1000), '[[:space:]]+', ' ', 'g');
 begin
   -- one pass: quoted text, addresses, paths, ids, and every word with a digit in it
   v_message := regexp_replace(v_message,
     '"[^"]*"|`[^`]*`|(?<![[:alnum:]])''[^'']*''(?![[:alnum:]])'
     || '|[[:alpha:]][[:alnum:]+.-]*://[^[:space:]"''<>]+'
-    || '|[[:alpha:]]:\\[^[:space:]"'']+|~?(?:/[^[:space:]"''/:,;()]+)+/?'
+    || E'|[[:alpha:]]:\\\\[^[:space:]"'']+|~?(?:/[^[:space:]"''/:,;()]+)+/?'
     || '|[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}'
     || '|[[:alnum:]_-]*[0-9][[:alnum:]_-]*(?:[.:,@+][[:alnum:]_-]*[0-9][[:alnum:]_-]*)*',
     '*', 'g');
   -- a list of three is like a list of four
-  v_message := regexp_replace(v_message, '\*(?:[ ,;:.()\[\]{}=-]*\*)+', '*', 'g');
+  v_message := regexp_replace(v_message, '[*](?:[],;:.()[{} =-]*[*])+', '*', 'g');
   return concat_ws(': ', nullif(error_class, ''), nullif(btrim(left(v_message, 200)), ''));
 end $$;
 comment on function octop_error_pattern(text, text) is

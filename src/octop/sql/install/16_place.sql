@@ -8,6 +8,7 @@ declare
   v_right  text;
   v_whose  text;
   v_first  text := '';
+  v_mighty text;
   v_fresh  boolean := not exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
                                    where n.nspname = v_schema and c.relname = 'octop_migrations');
 begin
@@ -17,6 +18,34 @@ begin
     raise exception 'octop: % is a login already, and the name of a role that Octop needs', v_role
       using errcode = '42710', hint = 'Choose another --role-prefix, so that the five names are free; then grant its roles to your logins.';
   end if;
+  -- nor a role with power over the server: whoever is a member of ours could take it (of an owner who is a superuser: see below)
+  select string_agg(format('%s has %s', r.rolname, p.words), E'\n' order by r.rolname), string_agg(format(' ALTER ROLE %I %s;', r.rolname, p.cure), '' order by r.rolname)
+    into v_mighty, v_first
+    from pg_roles r
+    cross join lateral (
+      select string_agg(x.power, ', ') as words, string_agg('NO' || x.power, ' ') as cure
+        from (values (r.rolsuper and r.rolname <> v_owner, 'SUPERUSER'), (r.rolcreaterole, 'CREATEROLE'), (r.rolcreatedb, 'CREATEDB'),
+                     (r.rolbypassrls, 'BYPASSRLS'), (r.rolreplication, 'REPLICATION')) x (has, power) where x.has) p
+   where r.rolname = any (v_owner || v_others) and p.words is not null;
+  if v_fresh and v_mighty is not null then
+    raise exception 'octop: a role that Octop needs is there already, and has power over the server'
+      using errcode = '42710', detail = v_mighty, hint = format('Choose another --role-prefix. Or as a superuser:%s', v_first);
+  end if;
+  v_first := '';
+  -- A role that a person has made may have members already. They are meant, perhaps: but who installs is to know.
+  for v_role, v_whose in
+    select r.rolname, string_agg(quote_ident(m.rolname), ', ' order by m.rolname)
+      from pg_roles r join pg_auth_members a on a.roleid = r.oid join pg_roles m on m.oid = a.member
+     where v_fresh and r.rolname = any (v_owner || v_others) and m.rolname not in (current_user, session_user)
+       and coalesce(shobj_description(r.oid, 'pg_authid'), '') <> 'Made by the installer of Octop.'
+       -- since 16 the maker of a role is its member with ADMIN alone
+       and coalesce((to_jsonb(a) ->> 'inherit_option')::boolean or (to_jsonb(a) ->> 'set_option')::boolean, true)
+     group by r.rolname order by r.rolname
+  loop
+    raise warning 'octop: the role % was there before and has members: %', v_role, v_whose
+      using hint = format('They get its rights on Octop. Who is not to have them: REVOKE %I FROM %s;', v_role, v_whose);
+  end loop;
+  v_whose := null;
   if not exists (select from pg_namespace n where n.nspname = v_schema) then
     begin
       execute format('create schema %I', v_schema);

@@ -44,7 +44,8 @@ create table octop_tasks (
 
 comment on table octop_tasks is
   'All tasks. INSERT here registers a task in your transaction. The owner may repair by UPDATE of status: frozen or failed to pending, '
-  'running to pending or failed (fences the worker), anything unfinished to cancelled. Everything else goes through the octop_ functions.';
+  'running to pending or failed (fences the worker), anything unfinished to cancelled. Everything else goes through the octop_ functions. '
+  'Refused by hand: another id, seq, created_at or attempt; of a running task another queue, lane, tenant, task_type or payload, worker_id, claim_id or started_at.';
 comment on column octop_tasks.id is 'Time-ordered UUID (version 7) made by the client or by default. Unique among live and frozen tasks.';
 comment on column octop_tasks.seq is 'Order of enqueue, kept for life.';
 comment on column octop_tasks.tenant is 'Whose task this is; empty for a single tenant. Part of every key.';
@@ -79,19 +80,21 @@ comment on column octop_tasks.retry_of is 'The finished task of which this one i
 comment on column octop_tasks.created_by is 'Who registered the task: the role chosen by SET ROLE, else the login, also inside SECURITY DEFINER functions. A repetition keeps it.';
 
 -- Born here and refused here: what would stop a worker later never gets in. Constraints stand on the leaf only: a move to
--- frozen or done needs no second check (three short checks cost 1 % of a claim, five cost 4 %).
+-- frozen or done needs no second check (three short checks cost 1 % of a claim, five cost 4 %). Of a refusal a person sees the name alone:
+-- it says the bounds, as far as 63 characters go. The priority, which people write most, has its own; one for each number would be dearer.
 create table octop_tasks_live partition of octop_tasks (
   primary key (id),
   constraint octop_tasks_live_names_are_1_to_200_long check (
     length(task_type) between 1 and 200 and length(queue) between 1 and 200 and length(lane) <= 200 and length(tenant) <= 200),
   constraint octop_tasks_live_payload_is_an_object check (
     jsonb_typeof(payload) = 'object' and (meta is null or jsonb_typeof(meta) = 'object')),
-  constraint octop_tasks_live_numbers_are_in_range check (
-    priority between 0 and 9 and retry_count >= 0 and attempt >= 0
+  constraint octop_tasks_live_priority_is_0_to_9 check (priority between 0 and 9),
+  constraint octop_tasks_live_retries_and_version_to_1000_timeout_to_31_days check (
+    retry_count >= 0 and attempt >= 0
     and (max_retries is null or max_retries between 0 and 1000) and (min_version is null or min_version between 1 and 1000)
     and (timeout_seconds is null or (timeout_seconds > 0 and timeout_seconds <= 2678400))
     and (last_error is null or length(last_error) <= 1024)),
-  constraint octop_tasks_live_times_are_finite check (
+  constraint octop_tasks_live_times_are_in_years_2000_to_2999 check (
     scheduled_at >= '2000-01-01 00:00:00+00' and scheduled_at < '3000-01-01 00:00:00+00'
     and created_at >= '2000-01-01 00:00:00+00' and created_at < '3000-01-01 00:00:00+00'
     and (due_at is null or (due_at >= '2000-01-01 00:00:00+00' and due_at < '3000-01-01 00:00:00+00')))
@@ -101,8 +104,9 @@ create table octop_tasks_live partition of octop_tasks (
 comment on table octop_tasks_live is 'Leaf of octop_tasks: unfinished tasks. Small and hot. The engine names it, people name octop_tasks.';
 comment on constraint octop_tasks_live_names_are_1_to_200_long on octop_tasks_live is 'Task type and queue have 1 to 200 characters, lane and tenant at most 200.';
 comment on constraint octop_tasks_live_payload_is_an_object on octop_tasks_live is 'payload and meta are JSON objects.';
-comment on constraint octop_tasks_live_numbers_are_in_range on octop_tasks_live is 'Priority 0 to 9, max_retries 0 to 1000, min_version 1 to 1000, time limit above 0 and at most 31 days, last_error at most 1,024 characters.';
-comment on constraint octop_tasks_live_times_are_finite on octop_tasks_live is 'scheduled_at, due_at and created_at lie between the years 2000 and 3000.';
+comment on constraint octop_tasks_live_priority_is_0_to_9 on octop_tasks_live is '0 to 9: 0 runs first.';
+comment on constraint octop_tasks_live_retries_and_version_to_1000_timeout_to_31_days on octop_tasks_live is 'max_retries 0 to 1000, min_version 1 to 1000, timeout_seconds above 0 and at most 2678400 (31 days); retry_count and attempt not below 0, last_error at most 1,024 characters.';
+comment on constraint octop_tasks_live_times_are_in_years_2000_to_2999 on octop_tasks_live is 'scheduled_at, due_at and created_at lie between the years 2000 and 3000.';
 
 -- The one index that every waiting task pays for: a claim reads it from the front, priority by priority.
 create index octop_tasks_live_ready on octop_tasks_live (queue, lane, priority, scheduled_at, id)

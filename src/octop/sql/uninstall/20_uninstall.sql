@@ -7,6 +7,11 @@ declare
   v_found   oid := (select n.oid from pg_namespace n where n.nspname = :'schema');
   -- not ::regrole, which would read a name with capitals as another one
   v_owned   oid := (select r.oid from pg_roles r where r.rolname = :'owner');
+  -- the names that the installer makes; a table with another one is a person's, whoever owns it
+  v_names   text[] := string_to_array(:'names', ',');
+  v_funcs   text[] := string_to_array(:'functions', ',');
+  v_rels    oid[];
+  v_procs   oid[];
   v_drops   text[];
   v_left    text[];
   v_drop    text;
@@ -28,31 +33,53 @@ begin
                         round(extract(epoch from now() - w.beat_at)), w.id) order by w.name)
                       from %1$I.octop_workers w where w.beat_at > now() - %1$I._octop_lease()$q$, v_schema) into v_living;
     if v_living is not null then
-      raise exception 'octop: % workers live', cardinality(v_living)
+      raise exception 'octop: workers live: %', cardinality(v_living)
         using errcode = 'OC507', detail = array_to_string(v_living, E'\n'),
         hint = 'Stop them first (one that was killed: octop_lost with its id), or print this script with --force. Nothing was removed.';
     end if;
   end if;
 
-  -- Views, functions, tables, the sequence; partitions, indexes, triggers, constraints and types go with their tables. Owned by us: an
-  -- object of somebody else's with such a name is none of ours.
+  -- Ours: what has a name of the installer's, partitions, days that somebody detached; and belongs to the owner's role. An object of
+  -- somebody else's with such a name is none of ours.
+  v_rels := array(
+    select c.oid from pg_class c
+     where c.relnamespace = v_found and c.relowner = v_owned
+       and (c.relname = any (v_names) or c.relname ~ '^octop_tasks_done_[0-9]{8}$' or c.relispartition and exists (
+              select from pg_partition_ancestors(c.oid) p join pg_class a on a.oid = p.relid where a.relnamespace = v_found and a.relname = 'octop_tasks')));
+  v_procs := array(select p.oid from pg_proc p where p.pronamespace = v_found and p.proowner = v_owned and p.proname = any (v_funcs));
+
+  -- Nobody meant to lose what else belongs to the owner's role here, and it would stay without one who looks after it.
+  select string_agg(pg_describe_object(d.classid, d.objid, 0), E'\n' order by d.classid, d.objid) into v_problem
+    from pg_shdepend d cross join lateral pg_identify_object(d.classid, d.objid, 0) i
+   where d.dbid = (select b.oid from pg_database b where b.datname = current_database()) and d.refobjid = v_owned and d.deptype = 'o'
+     and d.refclassid = 'pg_authid'::regclass and d.objsubid = 0 and i.schema = quote_ident(v_schema)
+     and not (d.classid = 'pg_class'::regclass and d.objid = any (v_rels) or d.classid = 'pg_proc'::regclass and d.objid = any (v_procs))
+     -- what goes with its table: sequences of its columns
+     and not exists (select from pg_depend p where p.classid = d.classid and p.objid = d.objid and p.deptype in ('a', 'i')
+                        and p.refclassid = 'pg_class'::regclass and p.refobjid = any (v_rels));
+  if v_problem is not null then
+    raise exception 'octop: % owns something in schema % that is not Octop''s', v_owner, v_schema
+      using errcode = '2BP01', detail = v_problem,
+      hint = 'Give what the detail names to another owner, or drop it, then run this again. Is it of a newer Octop: print this script with that version. Nothing was removed.';
+  end if;
+
+  -- Views, functions, tables, the sequence; partitions, indexes, triggers, constraints and types go with their tables.
   select array_agg(x.statement) into v_drops from (
     select 1 as step, format('drop trigger %I on %I.%I', t.tgname, v_schema, c.relname) as statement
       from pg_trigger t join pg_class c on c.oid = t.tgrelid
-     where c.relnamespace = v_found and not t.tgisinternal and t.tgparentid = 0 and c.relname ~ '^_?octop_' and c.relowner = v_owned
+     where c.oid = any (v_rels) and not t.tgisinternal and t.tgparentid = 0
     union all
     select 2, format('drop view %I.%I', v_schema, c.relname)
-      from pg_class c where c.relnamespace = v_found and c.relkind = 'v' and c.relname ~ '^_?octop_' and c.relowner = v_owned
+      from pg_class c where c.oid = any (v_rels) and c.relkind = 'v'
     union all
     select 3, format('drop %s %s', case p.prokind when 'p' then 'procedure' else 'function' end, p.oid::regprocedure)
-      from pg_proc p where p.pronamespace = v_found and p.proname ~ '^_?octop_' and p.proowner = v_owned
+      from pg_proc p where p.oid = any (v_procs)
     union all
     select 4, format('drop table %I.%I', v_schema, c.relname)
-      from pg_class c where c.relnamespace = v_found and c.relkind in ('r', 'p') and not c.relispartition
-       and c.relname ~ '^_?octop_' and c.relowner = v_owned
+      from pg_class c where c.oid = any (v_rels) and c.relkind in ('r', 'p') and not c.relispartition
     union all
     select 5, format('drop sequence %I.%I', v_schema, c.relname)
-      from pg_class c where c.relnamespace = v_found and c.relkind = 'S' and c.relname ~ '^_?octop_' and c.relowner = v_owned
+      from pg_class c where c.oid = any (v_rels) and c.relkind = 'S'
        and not exists (select from pg_depend d where d.objid = c.oid and d.deptype in ('a', 'i'))
      order by 1) x;
 
@@ -68,11 +95,6 @@ begin
       end;
     end loop;
     if cardinality(v_left) = cardinality(v_drops) then
-      with relations as materialized (
-        select c.oid from pg_class c where c.relnamespace = v_found and c.relname ~ '^_?octop_' and c.relowner = v_owned
-      ), functions as materialized (
-        select p.oid from pg_proc p where p.pronamespace = v_found and p.proname ~ '^_?octop_' and p.proowner = v_owned
-      )
       select string_agg(distinct pg_describe_object(d.classid, d.objid, d.objsubid), E'\n') into v_problem
         from pg_depend d
         left join pg_rewrite w on d.classid = 'pg_rewrite'::regclass and w.oid = d.objid
@@ -80,17 +102,17 @@ begin
         left join pg_constraint k on d.classid = 'pg_constraint'::regclass and k.oid = d.objid
         left join pg_trigger t on d.classid = 'pg_trigger'::regclass and t.oid = d.objid
        where d.deptype = 'n'
-         and (d.refclassid = 'pg_class'::regclass and d.refobjid in (select r.oid from relations r)
-              or d.refclassid = 'pg_proc'::regclass and d.refobjid in (select f.oid from functions f)
-              or d.refclassid = 'pg_type'::regclass and d.refobjid in (select y.oid from pg_type y join relations r on r.oid = y.typrelid))
-         and coalesce(w.ev_class, a.adrelid, nullif(k.conrelid, 0), t.tgrelid, d.objid) not in (select r.oid from relations r union all select f.oid from functions f);
+         and (d.refclassid = 'pg_class'::regclass and d.refobjid = any (v_rels)
+              or d.refclassid = 'pg_proc'::regclass and d.refobjid = any (v_procs)
+              or d.refclassid = 'pg_type'::regclass and d.refobjid in (select y.oid from pg_type y where y.typrelid = any (v_rels)))
+         and coalesce(w.ev_class, a.adrelid, nullif(k.conrelid, 0), t.tgrelid, d.objid) <> all (v_rels || v_procs);
       raise exception 'octop: something that is not Octop''s stands on it'
         using errcode = '2BP01', detail = coalesce(v_problem, v_left[1]), hint = 'Drop or change what the detail names, then run this again. Nothing was removed.';
     end if;
     v_drops := v_left;
   end loop;
   reset role;
-  if exists (select from pg_class c where c.relnamespace = v_found and c.relname ~ '^_?octop_' and c.relowner = v_owned) then
+  if exists (select from pg_class c where c.oid = any (v_rels)) or exists (select from pg_proc p where p.oid = any (v_procs)) then
     raise exception 'octop: something of Octop would be left' using errcode = '2BP01', hint = 'Nothing was removed.';
   end if;
 
