@@ -11,7 +11,10 @@ PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.1
 BIN := .venv/bin
 # More workers than cores: half of a test's time is spent waiting for PostgreSQL.
 WORKERS ?= 3
-PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --quiet
+# worksteal: each worker begins elsewhere, so tests that wait run beside tests that compute.
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --quiet
+# Every worker, and every command that a test starts, would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 # pytest warns that python -O drops assertions outside of tests: that is what these runs are for.
 OPTIMIZED := -W ignore::pytest.PytestConfigWarning
 
@@ -24,7 +27,7 @@ demo: set-up-demo
 .PHONY: test
 test: lint
 	@echo '== a part of the suite without assertions (python -O) =='
-	PYTHONOPTIMIZE=1 OCTOP_TEST_POSTGRES=18 $(PYTEST) $(OPTIMIZED) -m 'smoke and not slow'
+	PYTHONOPTIMIZE=1 OCTOP_TEST_POSTGRES=18 $(PYTEST) $(OPTIMIZED) -m 'smoke and not slow' tests/unit
 	@echo '== the suite =='
 	$(PYTEST) $(ARGS)
 
@@ -65,10 +68,15 @@ docs: set-up-test
 pages: set-up-test
 	@for each in tools/schema_picture.py tools/*_page.py tools/state_picture.py; do $(BIN)/python "$$each" || exit 1; done
 
-## make bench        measure on a private PostgreSQL; ARGS='--tasks 100000' passes options on
+## make bench        measure Octop and its peers, a short form; ARGS='--only octop,pgqueuer' passes options on
 .PHONY: bench
 bench: set-up-demo
-	@$(BIN)/octop bench $(ARGS)
+	$(BIN)/python -m benchmarks $(ARGS)
+
+## make bench-full   all of it, an hour and more, written to benchmarks/results/
+.PHONY: bench-full
+bench-full: set-up-demo
+	$(BIN)/python -m benchmarks --full $(ARGS)
 
 ## make clean        remove all that these targets made
 .PHONY: clean

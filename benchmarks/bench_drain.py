@@ -1,33 +1,41 @@
-"""How fast does a worker drain its queue, compared with the same statements inside the database?
+"""How fast does one worker process drain a queue of tasks that do nothing?
 
-    python benchmarks/bench_drain.py --tasks 100000 --processes 1 --json
+    python -m benchmarks.bench_drain [--full] [--only octop,graphile-worker] [--rounds 5]
 
-The measuring itself is `octop bench`, so that users can repeat it anywhere; here it is run five times.
+All peers, Octop with everything switched on and history kept, and Octop's own statements in a loop inside the database. The rule stands
+in `benchmarks/peers/__init__.py`: from the start of the first task function until nothing is left in the contender's own tables.
 """
 
-import json
-import statistics
-import subprocess
-import sys
+from typing import Any
 
-RUNS = 5
+from benchmarks.answer import Answer, Line
+from benchmarks.contender import Arena, median, rounds
+from benchmarks.peers.peer import CONTENDERS, Peer
+from benchmarks.script import Extent, main
+
+RULE = (
+    "No-op tasks per second, one worker process (Celery and Dramatiq: their default, one per core), from the start of the first task "
+    "function to the last acknowledgement. `octop-inside` is the same exchange called by a loop inside the database."
+)
 
 
-def main() -> None:
-    answers = []
-    for _ in range(RUNS):
-        command = [
-            sys.executable,
-            "-m",
-            "octop",
-            "bench",
-            "--json",
-            *(each for each in sys.argv[1:] if each != "--json"),
-        ]
-        answers.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
-    medians = {name: statistics.median(each[name] for each in answers) for name in answers[0] if name != "postgres"}
-    print(json.dumps({"postgres": answers[0]["postgres"], "runs": RUNS, "median": medians}, indent=2))
+def measure(arena: Arena, extent: Extent) -> list[Answer]:
+    seconds = 4.0 if extent.full else 0.8
+
+    def one(peer: Peer) -> dict[str, Any]:
+        with arena.fresh(peer) as dsn:
+            count = extent.tasks(peer, seconds)
+            return arena.run(peer, dsn, ["enqueue", "drain"], tasks=count)
+
+    peers = arena.present(extent.peers(CONTENDERS))
+    found = rounds(arena, peers, extent.turns(3, 5), one, "drain", slow_once=not extent.full)
+    answer = Answer("Drain", "tasks/s", base="octop", rule=RULE, absent=arena.missing())
+    for name, runs in found.items():
+        rates = [run["tasks"] / run["drain_seconds"] for run in runs]
+        answer.lines.append(Line(name, median(rates), rates, more={"tasks": runs[0]["tasks"]}))
+    answer.lines.sort(key=lambda line: -line.value)
+    return [answer]
 
 
 if __name__ == "__main__":
-    main()
+    main(measure, __doc__)

@@ -1,0 +1,175 @@
+"""Does a worker stay as fast when the database is full: of waiting tasks, of history, of tasks that may not start, of lanes, of dead rows?
+
+    python -m benchmarks.bench_growth [--full]
+
+Each case is measured against the small one in the same round: one worker process, the rate at which it runs the first tasks (the first
+tenth is not counted). Tasks are put in by SQL. The last question is another one: a transaction held open while tasks come and go.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, LiteralString
+
+from benchmarks.answer import Answer, Line
+from benchmarks.contender import Arena, median, tell
+from benchmarks.octop_worker import OctopWorker, octop_worker, pointed_at
+from benchmarks.peers.peer import OCTOP
+from benchmarks.script import Extent, main
+
+SMALL: Final = "small"
+FILL: Final[LiteralString] = """
+insert into octop_tasks (task_type, queue, payload, lane, priority, scheduled_at)
+select %s, 'bench', '{"n": 0}', case when %s > 1 then 'lane ' || n %% %s else '' end, %s, now() + %s * interval '1 second'
+  from generate_series(1, %s) n
+"""
+HISTORY: Final[LiteralString] = """
+insert into octop_tasks_done (status, task_type, queue, payload, scheduled_at, due_at, started_at, completed_at, attempt)
+select 'success', 'no_op', 'bench', '{"n": 0}', now(), now(), now(), now(), 1 from generate_series(1, %s)
+"""
+"""Into the leaf, as only a benchmark may: all of it into today's partition, the one that the worker writes to."""
+WAITING: Final[LiteralString] = "select count(*) from octop_tasks_live where status = 'pending' and task_type = 'held'"
+
+
+def fill(
+    connection: Any, count: int, *, task_type: str = "no_op", lanes: int = 1, priority: int = 5, seconds: int = 0
+) -> None:
+    """Put tasks in, 250,000 per transaction."""
+    for start in range(0, count, 250_000):
+        some = min(250_000, count - start)
+        connection.execute(FILL, (task_type, lanes, lanes, priority, seconds, some))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is in the database before the measured tasks are."""
+
+    name: str
+    prepare: Callable[[Any], None]
+    lanes: int = 1
+    extra: int = 0
+    park: bool = False
+
+
+def cases(extent: Extent) -> list[Case]:
+    """Return the cases, the small one first."""
+    backlog, history, front = (1_000_000, 10_000_000, 100_000) if extent.full else (150_000, 150_000, 50_000)
+
+    def held(connection: Any) -> None:
+        fill(connection, front, task_type="held", priority=0)
+        connection.execute("select octop_freeze('held')")
+
+    def done(connection: Any) -> None:
+        for start in range(0, history, 500_000):
+            connection.execute(HISTORY, (min(500_000, history - start),))
+
+    return [
+        Case(SMALL, lambda _: None),
+        Case(f"backlog of {backlog:,}", lambda _: None, extra=backlog),
+        Case(f"history of {history:,}", done),
+        Case(
+            f"{front:,} of a better priority, due tomorrow",
+            lambda connection: fill(connection, front, priority=0, seconds=86_400),
+        ),
+        Case(f"{front:,} of a held type in front, met for the first time", held),
+        Case(f"{front:,} of a held type, parked", held, park=True),
+        Case("1,000 lanes", lambda _: None, lanes=1_000),
+        Case("20,000 lanes", lambda _: None, lanes=20_000),
+    ]
+
+
+def rate(arena: Arena, case: Case, count: int) -> float:
+    """Return the tasks per second of one case."""
+    with arena.fresh(OCTOP) as dsn, arena.server.connect(dsn) as connection:
+        case.prepare(connection)
+        if case.park:
+            with octop_worker(dsn) as worker:
+                fill(connection, 1)
+                worker.wait_for(1)
+                deadline = time.monotonic() + 120
+                while _value(connection, WAITING) and time.monotonic() < deadline:
+                    time.sleep(0.1)
+        fill(connection, count + case.extra, lanes=case.lanes)
+        with octop_worker(dsn) as worker:
+            warm = worker.wait_for(count // 10)
+            seen = worker.seen()[1]
+            ended = worker.wait_for(count)
+            return (worker.seen()[1] - seen) / (ended - warm)
+
+
+def measure(arena: Arena, extent: Extent) -> list[Answer]:
+    count = extent.count or (60_000 if extent.full else 12_000)
+    chosen = cases(extent)
+    rates: dict[str, list[float]] = {case.name: [] for case in chosen}
+    absent = {}
+    for turn in range(extent.turns(1, 3)):
+        for case in chosen:
+            tell(f"growth: round {turn + 1}: {case.name}")
+            try:
+                rates[case.name].append(rate(arena, case, count))
+            except RuntimeError as error:
+                absent[case.name] = str(error).splitlines()[0]
+    answer = Answer("Growth: rate of the first tasks", "tasks/s", base=SMALL, absent=absent)
+    answer.lines = [Line(name, median(found), found) for name, found in rates.items() if found]
+    return [answer, held_transaction(arena, 300.0 if extent.full else 8.0)]
+
+
+def held_transaction(arena: Arena, seconds: float) -> Answer:
+    """Let tasks come and go, hold a transaction open in the midst, and compare the rates before, at its end, and afterwards."""
+    answer = Answer(f"A transaction held open for {seconds:.0f} s under load", "tasks/s", base="before")
+    part = max(2.0, seconds / 5)
+    with (
+        arena.fresh(OCTOP) as dsn,
+        octop_worker(dsn) as worker,
+        pointed_at(dsn) as app,
+        arena.server.connect(dsn) as look,
+    ):
+        load = Load(app, worker)
+        tell("growth: before the held transaction")
+        load.run(2.0)
+        answer.lines.append(Line("before", load.run(part), more={"live MB": megabytes(look)}))
+        tell(f"growth: a transaction held for {seconds:.0f} s")
+        with arena.server.connect(dsn) as holder:
+            holder.execute("begin isolation level repeatable read")
+            holder.execute("select count(*) from octop_config")
+            load.run(seconds - part)
+            answer.lines.append(Line("at its end", load.run(part), more={"live MB": megabytes(look)}))
+            holder.execute("rollback")
+        load.run(2.0)
+        answer.lines.append(Line("afterwards", load.run(part), more={"live MB": megabytes(look)}))
+        worker.wait_for(load.added)
+        look.execute("vacuum octop_tasks_live")
+        answer.lines.append(Line("empty, after a vacuum", 0.0, more={"live MB": megabytes(look)}))
+    return answer
+
+
+class Load:
+    """A producer that keeps some thousand tasks waiting."""
+
+    def __init__(self, app: Any, worker: OctopWorker, waiting: int = 10_000) -> None:
+        self._app, self._worker, self._waiting = app, worker, waiting
+        self.added = 0
+
+    def run(self, seconds: float) -> float:
+        """Keep the queue filled for so many seconds; return the tasks that ended per second."""
+        began, before = time.monotonic(), self._worker.seen()[1]
+        while (now := time.monotonic()) - began < seconds:
+            if self.added - self._worker.seen()[1] < self._waiting:
+                self._app.octop.enqueue_many_sync([self._app.no_op.call(n) for n in range(2_000)])
+                self.added += 2_000
+            else:
+                time.sleep(0.002)
+        return (self._worker.seen()[1] - before) / (now - began)
+
+
+def megabytes(connection: Any) -> float:
+    """Return the size of the live table with its indexes."""
+    return _value(connection, "select pg_total_relation_size('octop_tasks_live')") / 1e6
+
+
+def _value(connection: Any, statement: LiteralString) -> float:
+    return float(connection.execute(statement).fetchone()[0])
+
+
+if __name__ == "__main__":
+    main(measure, __doc__)

@@ -1,0 +1,216 @@
+"""How long from enqueue, or from the due time, to the start of the task function? How long does a claim take while the pool is busy?
+
+    python -m benchmarks.bench_latency [--full] [--only octop,graphile-worker]
+
+*Peers, idle*: producer and worker in one process, one task at a time, from before the enqueue call to the first line of the function.
+*Octop*: `octop worker` in a process of its own. Idle; under load (a producer adds some 2,000 tasks/s to the same queue); from the due
+time. *Claims*: as many connections as `db.connection_pool_size` claim and complete without a pause.
+
+Beside them, in the same run: a bare round trip, NOTIFY on one connection, wake-up and SELECT on another. On a noisy machine the multiple
+of it says more than the milliseconds.
+"""
+
+import os
+import statistics
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, LiteralString
+
+import psycopg
+
+from benchmarks.answer import Answer, Line
+from benchmarks.contender import Arena, percentile, rounds, tell
+from benchmarks.octop_worker import OctopWorker, octop_worker, pointed_at
+from benchmarks.peers.peer import CONTENDERS, OCTOP, Peer
+from benchmarks.script import Extent, main
+from octop.engine import calls
+from octop.engine.call import run
+from octop.model.ids import new_id
+from octop.model.task import Fence, Success
+from octop.model.work import TaskTypePolicy
+
+PEERS: Final = tuple(peer for peer in CONTENDERS if not peer.needs_redis and peer.name != "octop-inside")
+BARE: Final = "bare NOTIFY, SELECT"
+CLAIMERS: Final = 10
+"""The default of db.connection_pool_size."""
+
+
+def line(name: str, runs: list[list[float]], bare: float) -> Line:
+    """Make a line of samples in milliseconds, one list per round."""
+    values = [value for found in runs for value in found]
+    medians = [statistics.median(found) for found in runs]
+    more = {"p99": percentile(values, 0.99), "max": max(values), "bare round trips": statistics.median(values) / bare}
+    return Line(name, statistics.median(values), medians, more=more)
+
+
+def bare_round_trips(dsn: str, samples: int) -> list[float]:
+    """Return milliseconds from before a NOTIFY until another connection has woken up and has its SELECT answered."""
+    found = []
+    with psycopg.connect(dsn, autocommit=True) as sender, psycopg.connect(dsn, autocommit=True) as listener:
+        listener.execute("listen bench")
+        for _ in range(samples + 3):
+            time.sleep(0.02)
+            began = time.monotonic()
+            sender.execute("notify bench")
+            next(listener.notifies(timeout=5, stop_after=1))
+            listener.execute("select 1").fetchone()
+            found.append(1000 * (time.monotonic() - began))
+    return found[3:]
+
+
+def measure(arena: Arena, extent: Extent) -> list[Answer]:
+    samples = 300 if extent.full else 15
+    turns = extent.turns(1, 5)
+    bare: list[list[float]] = []
+
+    def one(peer: Peer) -> dict[str, Any]:
+        with arena.fresh(peer) as dsn:
+            return arena.run(peer, dsn, ["latency"], samples=samples, tasks=1)
+
+    peers = arena.present(extent.peers(PEERS))
+    found: dict[str, list[dict[str, Any]]] = {}
+    octop: dict[str, list[list[float]]] = {}
+    for turn in range(turns):
+        with arena.fresh(OCTOP) as dsn:
+            bare.append(bare_round_trips(dsn, samples))
+        for name, runs in rounds(arena, peers, 1, one, f"latency {turn + 1} of {turns}").items():
+            found.setdefault(name, []).extend(runs)
+        tell(f"latency {turn + 1} of {turns}: octop worker")
+        for name, values in octop_cases(arena, samples).items():
+            octop.setdefault(name, []).append(values)
+        octop.setdefault("claims", []).append(claims(arena, 20 if extent.full else 4))
+    one_trip = statistics.median(value for values in bare for value in values)
+    idle = Answer(
+        "Enqueue to start, idle worker in the producer's process",
+        "ms, median",
+        base="octop",
+        better="less",
+        absent=arena.missing(),
+    )
+    idle.lines = [line(name, [run["latency_ms"] for run in runs], one_trip) for name, runs in found.items()]
+    idle.lines.sort(key=lambda each: each.value)
+    own = Answer("Octop's latencies, worker in a process of its own", "ms, median", base=BARE, better="less")
+    own.lines = [
+        line(BARE, bare, one_trip),
+        *(line(name, runs, one_trip) for name, runs in octop.items() if name != "claims"),
+    ]
+    busy = Answer(
+        f"Claim of 10 tasks while {CLAIMERS} connections claim without a pause", "ms, median", base=BARE, better="less"
+    )
+    busy.lines = [line(BARE, bare, one_trip), line("claim and complete", octop["claims"], one_trip)]
+    return [idle, own, busy]
+
+
+def octop_cases(arena: Arena, samples: int) -> dict[str, list[float]]:
+    """Measure one round of Octop's own cases."""
+    with arena.fresh(OCTOP) as dsn, octop_worker(dsn) as worker, pointed_at(dsn) as app:
+        app.mark.enqueue_sync("warm", time.time())
+        worker.wait_for(1)
+        time.sleep(1.0)  # it goes to sleep
+        expected = 1
+        for n in range(samples):
+            time.sleep(0.06 + (n * 7 % 13) * 0.006)
+            app.mark.enqueue_sync("enqueue to start, idle", time.time())
+            expected += 1
+            worker.wait_for(expected)
+        # Due times that lie apart, and that are known to the worker well before.
+        begin = datetime.now(UTC) + timedelta(seconds=1.5)
+        for n in range(samples):
+            at = begin + timedelta(milliseconds=37 * n)
+            app.mark.using(at=at).enqueue_sync("due to start", at.timestamp())
+        expected += samples
+        worker.wait_for(expected)
+        _under_load(app, worker, samples, expected)
+        return _marks(worker)
+
+
+def _under_load(app: Any, worker: OctopWorker, samples: int, expected: int) -> None:
+    """Enqueue marked tasks while a thread adds 20 others every 10 ms to the same queue."""
+    stop = threading.Event()
+    added = 0
+
+    def produce() -> None:
+        nonlocal added
+        due = time.monotonic()
+        while not stop.is_set():
+            app.octop.enqueue_many_sync([app.no_op.call(n) for n in range(20)])
+            added += 20
+            due = max(due + 0.01, time.monotonic() - 0.1)
+            stop.wait(max(0.0, due - time.monotonic()))
+
+    producer = threading.Thread(target=produce)
+    producer.start()
+    try:
+        time.sleep(0.5)
+        for _ in range(samples):
+            time.sleep(0.02)
+            app.mark.enqueue_sync("enqueue to start, under load", time.time())
+    finally:
+        stop.set()
+        producer.join()
+    worker.wait_for(expected + samples + added)
+
+
+def _marks(worker: OctopWorker) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for text in (worker.folder / "marks").read_text().splitlines():
+        kind, _, late = text.rpartition(" ")
+        if kind != "warm":
+            found.setdefault(kind, []).append(1000 * float(late))
+    return found
+
+
+FILL: Final[LiteralString] = (
+    "insert into octop_tasks (task_type, queue, payload) "
+    """select 'no_op', 'bench', '{"n": 0}' from generate_series(1, %s)"""
+)
+
+
+def claims(arena: Arena, seconds: int) -> list[float]:
+    """Return milliseconds per exchange that completes 10 tasks and claims 10, from as many connections as a pool has."""
+    found: list[float] = []
+    lock = threading.Lock()
+
+    def claim(dsn: str, until: float) -> None:
+        own: list[float] = []
+        policy = TaskTypePolicy(name="no_op", queue="bench", run_in="loop")
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            worker = new_id()
+            run(
+                connection,
+                calls.octop_register(
+                    worker,
+                    name="bench",
+                    host="bench",
+                    pid=os.getpid(),
+                    supervisor_id=None,
+                    version="0",
+                    queues=["bench"],
+                    task_types=[policy],
+                ),
+            )
+            done: list[Any] = []
+            while time.monotonic() < until:
+                began = time.monotonic()
+                call = calls.octop_exchange(worker, wanted={"bench": 10}, task_types=["no_op"], successes=done)
+                answer = run(connection, call)
+                own.append(1000 * (time.monotonic() - began))
+                done = [Success(Fence(task.id, task.attempt, task.claim_id)) for task in answer.tasks]
+        with lock:
+            found.extend(own[5:])
+
+    with arena.fresh(OCTOP) as dsn:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(FILL, (30_000 * seconds,))
+        until = time.monotonic() + seconds
+        threads = [threading.Thread(target=claim, args=(dsn, until)) for _ in range(CLAIMERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return found
+
+
+if __name__ == "__main__":
+    main(measure, __doc__)

@@ -1,0 +1,27 @@
+"""The application of the benchmarks: tasks that do nothing but count their calls, in a worker of its own process."""
+
+import os
+import time
+from pathlib import Path
+
+from benchmarks.peers.programs import contest
+from octop import Octop
+
+octop = Octop()
+FOLDER = Path(os.environ.get("BENCH_STAMPS", "."))
+stamp = contest.Stamp(FOLDER)
+
+
+@octop.task(queue="bench", name="no_op")
+async def no_op(n: int, text: str = "") -> None:
+    """Count the call."""
+    stamp.ran()
+
+
+@octop.task(queue="bench", name="mark")
+async def mark(kind: str, since: float) -> None:
+    """Write down how long ago `since` (seconds of the machine's wall clock, which is also the database's) is."""
+    late = time.time() - since
+    with (FOLDER / "marks").open("a") as file:
+        file.write(f"{kind} {late}\n")
+    stamp.ran()
