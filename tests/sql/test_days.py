@@ -298,7 +298,9 @@ def test_what_waits_while_days_are_made_or_dropped_is_what_the_comments_say(data
 
 def test_who_may_make_no_day_by_hand_is_told_the_grant(dba):
     do(dba, "revoke create on schema public from octop_owner")
-    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="octop_owner may make no day in the schema public") as caught:
+    with pytest.raises(
+        psycopg.errors.InsufficientPrivilege, match="octop_owner may make no day in the schema public"
+    ) as caught:
         value(dba, "select octop_make_days(20)")
     assert value(dba, "select octop_make_days()") == 0, "where none is missing, nothing is lacking"
     do(dba, (caught.value.diag.message_hint or "").partition(": ")[2])
