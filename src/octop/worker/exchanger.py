@@ -87,6 +87,7 @@ class Exchanger:
         self._again_at = 0.0
         self._idle_at = 0.0
         self._nudged = True
+        self._was_short = False
         self._ended = False
         holdings.is_roomy = self._is_roomy
         holdings.take_back = self._take_back
@@ -161,7 +162,11 @@ class Exchanger:
             waits.append(max(now if hurried else outbox.since + LINGER_SECONDS, self._again_at) - now)
         wanted = self._wanted()
         if wanted:
-            if self._nudged or not self._more.isdisjoint(name for name in wanted if self._pools[name].is_roomy):
+            if (
+                self._nudged
+                or self._was_short
+                or not self._more.isdisjoint(name for name in wanted if self._pools[name].is_roomy)
+            ):
                 return 0.0
             if not self._more.isdisjoint(wanted):
                 waits.append(LINGER_SECONDS)
@@ -193,9 +198,10 @@ class Exchanger:
             return
         if self._stray_looks and time.monotonic() >= self._stray_look_at:
             await self._release_strays()
-        if wanted and self._nudged:
-            self._nudged = False
-            self._marks.forget()
+        if wanted and (self._nudged or self._was_short):
+            if self._nudged:
+                self._marks.forget()
+            self._nudged = self._was_short = False
             self._sleeper.wake()
         elif wanted:
             await self._sleeper.ask_doubt()
@@ -216,11 +222,12 @@ class Exchanger:
         found = bool(answer.tasks) or answer.parked > 0
         if found:
             self._rounds.found()
-        look_on = short or answer.parked > 0 or (not found and self._rounds.go_on(before, answer.lanes))
-        await self._sleeper.looked(wanted, found=found or look_on, interval_seconds=self.interval_seconds)
+        self._was_short = short  # the marks of that queue are gone; those of the others hold
+        look_on = answer.parked > 0 or (not found and self._rounds.go_on(before, answer.lanes))
+        await self._sleeper.looked(wanted, found=found or look_on or short, interval_seconds=self.interval_seconds)
         if look_on:
             self._nudged = True
-        elif not found and not self._holdings.active and not len(self._holdings.outbox):
+        elif not found and not short and not self._holdings.active and not len(self._holdings.outbox):
             await self.on_idle()
 
     async def _release_strays(self) -> None:

@@ -5,7 +5,7 @@ begins at the front would pass all of them, each time. So while batches come bac
 
 A task of a transaction that was committed late lies before the mark. It is found by the look without marks: after a batch that did not
 come back full, after a notification, and after a second at the latest, or, where that look takes long, so seldom that it takes a
-twentieth of the time.
+twentieth of the time, but after five seconds in any case.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,6 +14,7 @@ from typing import Final
 from octop.model.task import Claimed
 
 SECONDS_MAX: Final = 1.0
+LONGEST_SECONDS: Final = 5.0
 SHARE: Final = 20.0
 
 
@@ -50,12 +51,17 @@ class Marks:
             began: Monotonic moment at which it was asked for.
             now: Monotonic moment of the answer.
         """
-        self._until = now + max(SECONDS_MAX, SHARE * (now - began))
+        self._until = now + min(LONGEST_SECONDS, max(SECONDS_MAX, SHARE * (now - began)))
 
     def claimed(self, queue: str, tasks: Iterable[Claimed]) -> None:
         """Move the marks of a queue behind a batch that came back full, in the order in which it came: by priority and time."""
         marks = self.by_queue.setdefault(queue, {})
         for task in tasks:
+            if (
+                task.scheduled_at[4:5] != "-"
+            ):  # another DateStyle than ISO: not every zone that is printed can be read again
+                self.by_queue.pop(queue)
+                return
             marks[task.priority] = (task.scheduled_at, task.id)
 
     def short(self, queue: str) -> bool:
