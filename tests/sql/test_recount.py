@@ -49,8 +49,14 @@ def test_it_waits_for_whoever_is_between_a_task_and_its_count(database, dba):
     with database.connect(autocommit=False) as other, database.connect(options="-c lock_timeout=0") as mine:
         add(other)
         mine.execute("alter function octop_recount() set lock_timeout = '50ms'")
-        with pytest.raises(psycopg.errors.LockNotAvailable):
+        with pytest.raises(psycopg.errors.LockNotAvailable) as caught:
             mine.execute("select octop_recount()")
+        who = f"session {other.info.backend_pid}"
+        assert (
+            caught.value.diag.message_primary
+            == f"octop: nothing was counted: tasks were changed in {who} and not committed"
+        )
+        assert "pg_terminate_backend" in (caught.value.diag.message_hint or "")
         other.commit()
     assert rows(dba, "select * from octop_recount()") == []
     assert rows(dba, COUNTED) == [("waiting", 1)]

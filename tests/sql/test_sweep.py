@@ -313,6 +313,22 @@ def test_a_purge_that_fails_undoes_nothing_else(database, dba, hire, judge):
     assert said == [("octop: the purge was put off: division by zero", "It is tried again in ten seconds.")]
 
 
+def test_a_purge_that_takes_longer_than_statements_may_undoes_no_rescue(database, dba, hire, judge):
+    add(dba)
+    dead = hire()
+    dead.claim_one()
+    ages(dba, 31, dead.id)
+    do(
+        dba,
+        "create or replace function _octop_purge(p_most integer) returns void language sql as 'select pg_sleep(60)'",
+    )
+    do(judge.connection, "set statement_timeout = '500ms'")
+    swept, ((message, _),) = sweeps_with(judge)
+    assert swept.rescued == 1
+    assert message == "octop: the purge was put off: canceling statement due to statement timeout"
+    assert value(dba, "select outcome from octop_attempts") == "lost"
+
+
 def test_the_sweep_refuses_other_isolation_levels(judge):
     do(judge.connection, "set default_transaction_isolation = 'repeatable read'")
     with pytest.raises(errors.IsolationLevelError):

@@ -174,6 +174,32 @@ async def test_full_batches_move_the_mark_and_after_a_short_one_it_looks_from_th
 
 
 @loop_test
+async def test_a_queue_whose_batch_was_short_leaves_the_marks_of_the_others():
+    def answer(call):
+        number = len(desk.link.exchanges())
+        return Exchanged(
+            [
+                claimed(f"{number}.{queue}", queue=queue)
+                for queue in call.values["queues"]
+                if queue == "q" or number == 1
+            ],
+            [],
+            {},
+            0,
+        )
+
+    desk = Desk(1, octop_exchange=answer)
+    desk.exchanger._pools["r"] = Pool(1, desk.lease, desk._attempt, desk.holdings.urgent)  # type: ignore[index]
+    await desk.run_until(lambda: len(desk.link.exchanges()) > 5)
+    await desk.exchanger._pools["r"].close(1)
+    first, *later = desk.link.exchanges()
+    assert first["marks_id"] is None
+    asked = [(values["queues"].index("q"), values["marks_id"]) for values in later if "q" in values["queues"]]
+    assert len(asked) > 1
+    assert all(any(marks[10 * place : 10 * place + 10]) for place, marks in asked), "r was short; q was not"
+
+
+@loop_test
 async def test_a_notification_makes_the_next_look_one_from_the_front():
     def answer(call):
         number = len(desk.link.exchanges())

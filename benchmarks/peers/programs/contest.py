@@ -9,6 +9,7 @@ import json
 import os
 import resource
 import struct
+import subprocess
 import sys
 import time
 import traceback
@@ -57,6 +58,14 @@ class Contender:
     async def work(self) -> None:
         """Run a worker until cancelled."""
         raise NotImplementedError
+
+    async def drained_by(self, command: list[str], environment: dict[str, str], folder: Path) -> dict[str, Any]:
+        """Let a worker of the peer's own command drain the queue; its tasks write stamps into the folder."""
+        worker = subprocess.Popen(command, env=environment, stdout=sys.stderr, cwd=folder)
+        try:
+            return await drained(folder, self.tasks, self.left) | {"worker_megabytes": resident_megabytes(worker.pid)}
+        finally:
+            worker.terminate()
 
     async def left(self) -> bool:
         """Tell whether anything waits, runs, or is not yet acknowledged."""

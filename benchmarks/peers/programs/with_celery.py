@@ -6,7 +6,6 @@ which differ by less than the noise). It has no bulk call: tasks are sent one af
 
 import asyncio
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -58,13 +57,7 @@ class CeleryOnRedis(contest.Contender):
         command = [sys.executable, "-m", "celery", "-A", "with_celery", "worker", "--queues=bench", "--loglevel=ERROR"]
         environment["BENCH_PREFETCH"] = str(self.options.get("prefetch", 128))
         command += ["--without-gossip", "--without-mingle", "--without-heartbeat", "--pidfile="]
-        worker = subprocess.Popen(command, env=environment, stdout=sys.stderr, cwd=folder)
-        try:
-            return await contest.drained(folder, self.tasks, self.left) | {
-                "worker_megabytes": contest.resident_megabytes(worker.pid)
-            }
-        finally:
-            worker.terminate()
+        return await self.drained_by(command, environment, folder)
 
     async def left(self) -> bool:
         return bool(self.redis.llen("bench") or self.redis.hlen("unacked"))

@@ -7,7 +7,6 @@ fastest. It has no bulk call.
 
 import asyncio
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -51,13 +50,7 @@ class DramatiqOnRedis(contest.Contender):
         environment = {**os.environ, "BENCH_STAMPS": str(folder), "PYTHONPATH": str(Path(__file__).parent)}
         environment["dramatiq_queue_prefetch"] = str(self.options.get("prefetch", 1_000))
         command = [sys.executable, "-m", "dramatiq", "with_dramatiq", "--queues", "bench", "--skip-logging"]
-        worker = subprocess.Popen(command, env=environment, stdout=sys.stderr, cwd=folder)
-        try:
-            return await contest.drained(folder, self.tasks, self.left) | {
-                "worker_megabytes": contest.resident_megabytes(worker.pid)
-            }
-        finally:
-            worker.terminate()
+        return await self.drained_by(command, environment, folder)
 
     async def left(self) -> bool:
         return bool(self.redis.hlen(LEFT))

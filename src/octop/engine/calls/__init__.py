@@ -1,7 +1,7 @@
 """One function per SQL function, by the same name; each returns a Call. The only SQL text of the hot paths in Python.
 
-Which module holds it, a caller need not know. It is loaded with the first of its names: the help of a command that pauses a queue
-needs not the shapes of an exchange.
+Which module holds it, a caller need not know. Modules are looked through when a name is first asked for, and no further than it: the
+help of a command that pauses a queue needs not the shapes of an exchange.
 """
 
 import importlib

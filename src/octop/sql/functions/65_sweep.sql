@@ -127,6 +127,16 @@ end $$;
 comment on function _octop_purge(integer) is
   'Old attempts whose task is neither live nor frozen, at most so many, and rows of workers and sleepers that are long gone.';
 
+create or replace function _octop_chore_failed(what text, message text, hint text, again text) returns void
+  language plpgsql set search_path from current
+as $$
+begin
+  raise warning 'octop: %: %', what, regexp_replace(message, '^octop: ', '')
+    using hint = coalesce(nullif(hint, ''), format('It is tried again %s.', again));
+end $$;
+comment on function _octop_chore_failed(text, text, text, text) is
+  'Warn of a chore that failed, with the error''s own hint, or when it is tried again.';
+
 create or replace function octop_sweep(worker_id uuid)
   returns table (rescued integer, overdue integer, unparked integer, folded integer, days_made integer, days_dropped integer)
   language plpgsql security definer set search_path from current set lock_timeout = '50ms'
@@ -149,28 +159,28 @@ begin
   if rescued + overdue > 0 then
     perform pg_notify('octop_wake', '');
   end if;
-  -- Chores last: whatever fails in them (a view on a day that is to be dropped, a full disk, a right that a restore did not bring along)
-  -- must not undo a rescue, nor one the other. The days very last: a drop locks history until the commit.
+  -- Chores last: whatever fails in them (a view on a day that is to be dropped, a full disk, a right that a restore did not bring along, a
+  -- statement_timeout) must not undo a rescue, nor one the other. The days very last: a drop locks history until the commit.
   if _octop_chore_due('purge', interval '10 seconds') then
     begin
       perform _octop_purge(5000);
-    exception when others then
+    exception when query_canceled or others then
       get stacked diagnostics v_hint = pg_exception_hint;
-      raise warning 'octop: the purge was put off: %', sqlerrm using hint = coalesce(nullif(v_hint, ''), 'It is tried again in ten seconds.');
+      perform _octop_chore_failed('the purge was put off', sqlerrm, v_hint, 'in ten seconds');
     end;
   end if;
   if _octop_chore_due('days', interval '10 minutes') then
     begin
       days_made := octop_make_days();
-    exception when others then
+    exception when query_canceled or others then
       get stacked diagnostics v_hint = pg_exception_hint;
-      raise warning 'octop: days of history could not be made: %', regexp_replace(sqlerrm, '^octop: ', '') using hint = coalesce(nullif(v_hint, ''), 'It is tried again in ten minutes.');
+      perform _octop_chore_failed('days of history could not be made', sqlerrm, v_hint, 'in ten minutes, and at once by select octop_make_days()');
     end;
     begin
       days_dropped := octop_drop_days();
-    exception when others then
+    exception when query_canceled or others then
       get stacked diagnostics v_hint = pg_exception_hint;
-      raise warning 'octop: days of history could not be dropped: %', sqlerrm using hint = coalesce(nullif(v_hint, ''), 'It is tried again in ten minutes.');
+      perform _octop_chore_failed('days of history could not be dropped', sqlerrm, v_hint, 'in ten minutes, and at once by select octop_drop_days()');
     end;
   end if;
   return next;

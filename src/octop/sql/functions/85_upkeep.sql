@@ -14,6 +14,7 @@ as $$
 #variable_conflict use_column
 declare
   v_wrong bigint;
+  v_pids text;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'octop: counting needs READ COMMITTED, not %', upper(current_setting('transaction_isolation'))
@@ -21,7 +22,16 @@ begin
   end if;
   -- Whoever changes a task appends to the deltas in the same transaction: with this lock nobody is between the two. The next
   -- statement sees all that is committed; what waits for us is in neither, and adds its own delta later.
-  lock table _octop_counter_deltas, _octop_counters in share row exclusive mode;
+  begin
+    lock table _octop_counter_deltas, _octop_counters in share row exclusive mode;
+  exception when lock_not_available then
+    select string_agg(distinct coalesce('session ' || l.pid, 'a prepared transaction'), ', ') into v_pids from pg_locks l
+     where l.locktype = 'relation' and l.granted and l.pid is distinct from pg_backend_pid() and l.mode <> 'AccessShareLock'
+       and l.database = (select d.oid from pg_database d where d.datname = current_database())
+       and l.relation in ('_octop_counter_deltas'::regclass, '_octop_counters'::regclass);
+    raise exception 'octop: nothing was counted: tasks were changed in % and not committed', coalesce(v_pids, 'a transaction that has ended now')
+      using errcode = '55P03', hint = 'Call again when that transaction has ended, or end it: select pg_terminate_backend(PID).';
+  end;
   return query
   with before as (
     select x.tenant, x.queue, x.status, x.day, sum(x.n)::bigint as n
