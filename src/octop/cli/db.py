@@ -15,7 +15,6 @@ from octop.cli.groups import Group
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.output import number
 from octop.cli.place import psql_options
-from octop.engine import private_database
 from octop.model.errors import DatabaseError, PrivateDatabaseError
 from octop.model.settings import masked_dsn
 
@@ -32,6 +31,8 @@ def db() -> None:
 
 
 def _described(running: PrivateDatabase | None) -> dict[str, object]:
+    from octop.engine import private_database  # noqa: PLC0415 - help has no use for what starts a server
+
     if running is None:
         return {"running": False, "directory": str(private_database.default_directory())}
     return {
@@ -48,6 +49,8 @@ def _described(running: PrivateDatabase | None) -> dict[str, object]:
 @pass_invocation
 def start(invocation: Invocation) -> None:
     """Start it, or find it running."""
+    from octop.engine import private_database  # noqa: PLC0415 - as in _described
+
     described = _described(private_database.start())
     invocation.output.done(described, f"The private database runs: {described['url']}")
     invocation.output.say("Next: octop migrate")
@@ -58,6 +61,8 @@ def start(invocation: Invocation) -> None:
 @pass_invocation
 def stop(invocation: Invocation) -> None:
     """Stop it; its data stays. Says how many workers were connected: they wait until it is started again."""
+    from octop.engine import private_database  # noqa: PLC0415 - as in _described
+
     workers = 0 if (running := private_database.status()) is None else _connected(running.url)
     stopped = private_database.stop()
     text = "Stopped." if stopped else "It was not running."
@@ -85,6 +90,8 @@ def _connected(url: str) -> int:
 @pass_invocation
 def status(invocation: Invocation) -> None:
     """Say whether it runs, and where its data is."""
+    from octop.engine import private_database  # noqa: PLC0415 - as in _described
+
     described = _described(private_database.status())
     if invocation.as_json:
         invocation.output.json(described)
@@ -101,6 +108,8 @@ def status(invocation: Invocation) -> None:
 @pass_invocation
 def url(invocation: Invocation, show_password: bool) -> None:
     """Print its DSN, starting it if need be: psql "$(octop db url)". It finds the tables of the schema that you set."""
+    from octop.engine import private_database  # noqa: PLC0415 - as in _described
+
     found = private_database.start().url
     if options := psql_options(invocation.settings.schema):
         found += f"&options={quote(options, safe='')}"
@@ -116,6 +125,8 @@ def url(invocation: Invocation, show_password: bool) -> None:
 @pass_invocation
 def psql(invocation: Invocation, arguments: tuple[str, ...]) -> None:
     """Open psql in it, starting it if need be: octop db psql -c '\\dt'. It finds the tables of the schema that you set."""
+    from octop.engine import private_database  # noqa: PLC0415 - as in _described
+
     running = private_database.start()
     beside = running.bin_directory / "psql"
     program = str(beside) if beside.exists() else shutil.which("psql")
@@ -143,6 +154,8 @@ def psql(invocation: Invocation, arguments: tuple[str, ...]) -> None:
 @pass_invocation
 def reset(invocation: Invocation, yes: bool) -> None:
     """Stop it and delete its data. On a terminal it asks first; elsewhere it needs --yes."""
+    from octop.engine import private_database  # noqa: PLC0415 - as in _described
+
     directory = private_database.default_directory()
     if not yes:
         if not sys.stdin.isatty():

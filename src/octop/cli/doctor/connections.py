@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 PER_WORKER: Final = 3
 """Exchange, control and LISTEN; the supervisor has one for its heartbeat."""
+SPARE: Final = 10
+"""A cure leaves room for whoever connects while it is carried out: a person with psql, this command, a backend that is just ending."""
 
 
 def room(examination: Examination) -> Iterator[Finding]:
@@ -31,7 +33,7 @@ def room(examination: Examination) -> Iterator[Finding]:
         yield found(
             "connections.too_few",
             f"{workers} workers need {fixed} connections, and {most} when their pools of {pool} are full; there is room for {max(0, free)}",
-            _cure(examination, row, fitting=(free - fixed) // workers, missing=most - free, narrow=narrow),
+            _cure(examination, row, fitting=(free - fixed) // workers, missing=most - free + SPARE, narrow=narrow),
             by="the database's owner" if narrow else SUPERUSER,
         )
 
