@@ -137,7 +137,7 @@ def test_size_the_pools_counts_what_is_there(database, tmp_path):
             lambda: connection.execute("select from octop_tasks where status <> 'success' limit 1").fetchone() is None,
             "all are done",
         )
-        assert counted(connection, "octop%") == 7
+        assert 7 <= counted(connection, "octop%") <= 9, "each process may have opened its second exchange"
 
 
 @pytest.mark.parametrize(

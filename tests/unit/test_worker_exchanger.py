@@ -13,6 +13,7 @@ from octop.model.errors import IsolationLevelError, NotPermittedError, TryAgainE
 from octop.model.hooks import Hooks
 from octop.model.task import NIL, Claimed, Exchanged, Fence, Outcome, OutcomeKind, Settled
 from octop.model.work import Control, Settings
+from octop.worker.claims import Claims
 from octop.worker.exchanger import Exchanger
 from octop.worker.holdings import Holdings
 from octop.worker.lease import Lease
@@ -93,8 +94,11 @@ class Desk:
         self.lease.beaten(time.monotonic(), unbroken=True)
         self.started = []
         self.pool = Pool(limit, self.lease, self._attempt, self.holdings.urgent)
-        link: Link = self.link  # type: ignore[assignment]
-        self.exchanger = Exchanger(NIL, link, self.holdings, {"q": self.pool}, {"noop": 1}, self.lease)
+        self.second = FakeLink(**self.link.answers)
+        self.pools = {"q": self.pool}
+        self.claims = Claims(self.holdings, self.pools, self.lease)
+        links: tuple[Link, Link] = (self.link, self.second)  # type: ignore[assignment]
+        self.exchanger = Exchanger(NIL, *links, self.holdings, self.claims, {"noop": 1})
 
     async def _attempt(self, slot, task):
         self.started.append(task)
@@ -189,9 +193,9 @@ async def test_a_queue_whose_batch_was_short_leaves_the_marks_of_the_others():
         )
 
     desk = Desk(1, octop_exchange=answer)
-    desk.exchanger._pools["r"] = Pool(1, desk.lease, desk._attempt, desk.holdings.urgent)  # type: ignore[index]
+    desk.pools["r"] = Pool(1, desk.lease, desk._attempt, desk.holdings.urgent)
     await desk.run_until(lambda: len(desk.link.exchanges()) > 5)
-    await desk.exchanger._pools["r"].close(1)
+    await desk.pools["r"].close(1)
     first, *later = desk.link.exchanges()
     assert first["marks_id"] is None
     asked = [(values["queues"].index("q"), values["marks_id"]) for values in later if "q" in values["queues"]]
@@ -227,14 +231,14 @@ async def test_lanes_get_no_marks():
 @loop_test
 async def test_nothing_is_claimed_while_the_lease_is_over_or_in_doubt():
     desk = Desk()
-    assert desk.exchanger._wanted() == {"q": 2}
+    assert desk.claims.wanted() == {"q": 2}
     desk.lease.beaten(time.monotonic(), unbroken=False)
-    assert desk.exchanger._wanted() == {}
+    assert desk.claims.wanted() == {}
     desk.lease.confirmed()
-    assert desk.exchanger._wanted() == {"q": 2}
+    assert desk.claims.wanted() == {"q": 2}
     desk.lease.set_seconds(0.001)
     await asyncio.sleep(0.01)
-    assert desk.exchanger._wanted() == {}
+    assert desk.claims.wanted() == {}
 
 
 @loop_test
@@ -283,7 +287,7 @@ def test_lanes_that_come_and_go_do_not_keep_a_worker_looking_for_ever():
 async def test_a_worker_whose_queues_are_all_paused_or_without_places_still_notices_that_it_is_idle(limit):
     desk = Desk(limit)
     if limit:
-        desk.exchanger.held_queues = frozenset({"q"})
+        desk.claims.held_queues = frozenset({"q"})
     idle = []
 
     async def on_idle():
@@ -347,7 +351,7 @@ async def test_an_outcome_that_can_not_be_kept_fails_alone_and_one_whose_fault_i
     for name in ("good", "bad", "fine"):
         desk.holdings.active[name] = claimed(name, id=name)
         desk.holdings.success(claimed(name, id=name), "7")
-    desk.exchanger.claiming = False
+    desk.claims.claiming = False
     await desk.run_until(lambda: len(desk.link.exchanges()) >= 5)
     alone = [values["done_ids"] for values in desk.link.exchanges()]
     assert alone[:5] == ["{good,bad,fine}", "{good}", "{bad}", "{}", "{fine}"]
@@ -423,11 +427,11 @@ def taken_back(holdings):
 @loop_test
 async def test_what_waits_for_its_older_attempt_is_released_when_the_worker_stops():
     before, meanwhile = runtime(), runtime()
-    before._exchanger._deliver(Exchanged([taken_back(before.holdings)], [], {}, 0), {"default": 1})
+    before._claims.deliver(Exchanged([taken_back(before.holdings)], [], {}, 0), {"default": 1})
     assert before.holdings.outbox.outcomes == []
     before.shutdown.begin(0)
     meanwhile.shutdown.begin(0)
-    meanwhile._exchanger._deliver(Exchanged([taken_back(meanwhile.holdings)], [], {}, 0), {"default": 1})
+    meanwhile._claims.deliver(Exchanged([taken_back(meanwhile.holdings)], [], {}, 0), {"default": 1})
     for each in (before, meanwhile):
         assert [(it.fence, it.kind) for it in each.holdings.outbox.outcomes] == [
             (Fence("1", 2, "d"), OutcomeKind.RELEASED)

@@ -1,4 +1,4 @@
-"""When to ask the database, and what to do with its answer. One connection, one round trip for everything hot."""
+"""When to ask the database, and what its answer means: something, nothing, or that it is time to sleep."""
 
 import asyncio
 import contextlib
@@ -8,38 +8,32 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from octop.engine import calls
-from octop.model.errors import (
-    DatabaseUnreachableError,
-    InvalidTaskError,
-    OctopError,
-    TryAgainError,
-    UnexpectedDatabaseError,
-)
-from octop.model.task import Claimed, Exchanged, Outcome, OutcomeKind, Success
+from octop.model.errors import DatabaseUnreachableError, OctopError
+from octop.model.task import Exchanged
+from octop.worker.claims import Claims
+from octop.worker.exchange import Exchange
 from octop.worker.holdings import LINGER_SECONDS, Holdings
-from octop.worker.lease import Lease
 from octop.worker.link import Link
-from octop.worker.marks import Marks
-from octop.worker.pool import Pool
-from octop.worker.report import plain_failure
 from octop.worker.rounds import Rounds
 from octop.worker.sleeper import Sleeper
-from octop.worker.trouble import Trouble, is_about_values
+from octop.worker.trouble import Trouble
 
 log = logging.getLogger(__name__)
 
-AGAIN_SECONDS: Final = 0.05
 STRAY_LOOKS: Final = 3
 STRAY_SECONDS: Final = 5.0
+HELP_PAUSE_SECONDS: Final = 1.0
 
 
 class Exchanger:
     """Hands in outcomes and claims tasks, again and again.
 
+    All is done by one exchange after the other. While a backlog is worked off, a second connection helps: what it carries is on its way
+    while the database works on the first, and the answer of one is read while the database works on the other. It never looks from the
+    front of a queue, never sleeps, and rests when anything is in doubt.
+
     Attributes:
         interval_seconds: Setting ``scheduler.interval_seconds``: the longest sleep.
-        held_queues: Queues that are paused: not asked for.
-        claiming: False = it only hands in.
         on_settled: Called with id and verdict of each outcome that was no plain success.
         on_idle: Called when nothing was found, or may be asked for, and nothing is held.
     """
@@ -48,50 +42,40 @@ class Exchanger:
         self,
         worker_id: str,
         link: Link,
+        second_link: Link,
         holdings: Holdings,
-        pools: Mapping[str, Pool],
+        claims: Claims,
         task_types: Mapping[str, int],
-        lease: Lease,
     ) -> None:
         """Begin without having asked.
 
         Args:
             worker_id: Whose tasks these are.
             link: The connection of the exchange, used by nobody else.
+            second_link: The connection that helps; opened when it is first of use.
             holdings: What we hold.
-            pools: Places by queue.
+            claims: What may be asked for.
             task_types: All names that the registry knows, with the version of their code.
-            lease: Nothing is claimed while it is over or in doubt: it could not be started.
         """
         self.interval_seconds = 5.0
-        self.held_queues: frozenset[str] = frozenset()
-        self.claiming = True
-        self._stray_looks = 0
-        self._stray_look_at = 0.0
         self.on_settled: Callable[[str, str], None] = lambda _id, _verdict: None
         self.on_idle: Callable[[], Awaitable[None]] = _nothing
         self._worker_id = worker_id
-        self._link = link
         self._holdings = holdings
-        self._pools = pools
-        self._task_types = list(task_types)
-        # most applications count no versions: nothing is sent for them
-        self._versions = None if set(task_types.values()) <= {1} else list(task_types.values())
-        self._lanes: dict[str, str] = {}
-        self._more: set[str] = set()
-        self._marks = Marks()
-        self._lease = lease
+        self._claims = claims
+        self._first, self._second = (
+            Exchange(worker_id, each, holdings, claims, task_types, lambda *answer: self.on_settled(*answer))
+            for each in (link, second_link)
+        )
         self._sleeper = Sleeper(worker_id, link)
         self._rounds = Rounds()
         self._trouble = Trouble("the exchange is refused", worker_id)
-        self._again_at = 0.0
+        self._stray_looks = 0
+        self._stray_look_at = 0.0
         self._idle_at = 0.0
         self._nudged = True
         self._was_short = False
-        self._ended = False
-        holdings.is_roomy = self._is_roomy
-        holdings.take_back = self._take_back
-        holdings.on_ready = self._start_later
+        self._is_helpful = asyncio.Event()
 
     def nudge(self) -> None:
         """Look at once: something may have come."""
@@ -100,22 +84,29 @@ class Exchanger:
 
     def end(self) -> None:
         """Claim no more, hand in what is left, and return from ``run`` when nothing is held."""
-        self.claiming = False
-        self._ended = True
+        self._claims.claiming = False
+        self._claims.ended = True
         self._holdings.urgent.set()
 
     def give_up(self) -> None:
         """Wait for the database no longer: the lease covers what could not be handed in."""
-        self._link.give_up()
+        self._first.link.give_up()
+        self._second.link.give_up()
         self._holdings.urgent.set()
 
     async def run(self) -> None:
         """Exchange until ``end`` was called and everything was handed in, or it is no use to try any longer.
 
         Raises:
-            OctopError: What no further try would mend: the schema or the rights are gone.
+            ExceptionGroup: With an OctopError, which no further try would mend: the schema or the rights are gone.
         """
-        while not (self._ended and not self._holdings.active and not len(self._holdings.outbox)):
+        async with asyncio.TaskGroup() as group:
+            helper = group.create_task(self._help())
+            await self._lead()
+            helper.cancel()
+
+    async def _lead(self) -> None:
+        while not (self._claims.ended and not self._holds_anything()):
             await self._wait(self._pause())
             if self._is_hopeless():
                 return
@@ -127,51 +118,36 @@ class Exchanger:
                 if self._is_hopeless():
                     return
                 unreachable = isinstance(error, DatabaseUnreachableError)
-                await self._link.pause(None if unreachable else self._trouble.bear(error))
+                await self._first.link.pause(None if unreachable else self._trouble.bear(error))
+
+    def _holds_anything(self) -> bool:
+        return bool(self._holdings.active) or len(self._holdings.outbox) > 0 or self._second.is_under_way
 
     # --- when -----------------------------------------------------------------------------------------------------------
 
-    def _is_roomy(self) -> bool:
-        return any(
-            pool.is_roomy and pool.held < pool.limit and name in self._more for name, pool in self._pools.items()
-        )
-
     def _is_hopeless(self) -> bool:
-        return self._link.is_over
-
-    def _take_back(self, claimed: Claimed) -> bool:
-        pool = self._pools.get(claimed.queue)
-        return pool is not None and pool.remove(claimed)
-
-    def _start_later(self, claimed: Claimed) -> None:
-        self._pools[claimed.queue].add([claimed])
-
-    def _wanted(self) -> dict[str, int]:
-        if not self.claiming or time.monotonic() >= self._lease.until:
-            return {}
-        return {name: pool.free for name, pool in self._pools.items() if name not in self.held_queues and pool.free > 0}
+        return self._first.link.is_over
 
     def _pause(self) -> float | None:
         """Return how many seconds to wait unless something urgent happens; None = until then."""
         now = time.monotonic()
         waits: list[float] = []
-        outbox = self._holdings.outbox
+        outbox, claims = self._holdings.outbox, self._claims
         if len(outbox):
-            hurried = not self._holdings.active or self._is_roomy() or self._ended
-            # what is locked by somebody is not sent again and again without a breath
-            waits.append(max(now if hurried else outbox.since + LINGER_SECONDS, self._again_at) - now)
-        wanted = self._wanted()
+            hurried = not self._holdings.active or claims.is_roomy() or claims.ended
+            waits.append(max(now if hurried else outbox.since + LINGER_SECONDS, outbox.not_before) - now)
+        wanted = claims.wanted()
         if wanted:
             if (
                 self._nudged
                 or self._was_short
-                or not self._more.isdisjoint(name for name in wanted if self._pools[name].is_roomy)
+                or not claims.more.isdisjoint(name for name in wanted if claims.pools[name].is_roomy)
             ):
                 return 0.0
-            if not self._more.isdisjoint(wanted):
+            if not claims.more.isdisjoint(wanted):
                 waits.append(LINGER_SECONDS)
             waits.append(self._sleeper.look_at(wanted, now) - now)
-        elif self.claiming:
+        elif claims.claiming:
             waits.append(self._idle_at + self.interval_seconds - now)
         return max(0.0, min(waits)) if waits else None
 
@@ -190,52 +166,67 @@ class Exchanger:
     # --- what -----------------------------------------------------------------------------------------------------------
 
     async def _cycle(self) -> None:
-        wanted = self._wanted()
+        wanted = self._claims.wanted()
         if not wanted and not len(self._holdings.outbox):
             self._idle_at = time.monotonic()
-            if self.claiming and not self._holdings.active:
+            if self._claims.claiming and not self._holds_anything():
                 await self.on_idle()  # all queues are paused, or have no places
             return
-        if self._stray_looks and time.monotonic() >= self._stray_look_at:
+        if self._stray_looks and time.monotonic() >= self._stray_look_at and not self._second.is_under_way:
             await self._release_strays()
+        marks = self._claims.marks
         if wanted and (self._nudged or self._was_short):
             if self._nudged:
-                self._marks.forget()
+                marks.forget()
             self._nudged = self._was_short = False
             self._sleeper.wake()
         elif wanted:
             await self._sleeper.ask_doubt()
         began = time.monotonic()
-        from_front = bool(wanted) and not self._marks.current(began)
-        answer = await self._exchange(wanted, awake=self._sleeper.must_clear())
+        from_front = bool(wanted) and not marks.current(began)
+        self._is_helpful.set()
+        try:
+            answer = await self._exchange(self._first, wanted, awake=self._sleeper.must_clear())
+        finally:
+            self._is_helpful.clear()
         if from_front:
-            self._marks.looked(began=began, now=time.monotonic())
+            marks.looked(began=began, now=time.monotonic())
         if wanted:
             await self._looked(answer, wanted)
         self._trouble.over()
 
+    async def _exchange(self, exchange: Exchange, wanted: Mapping[str, int], *, awake: bool = False) -> Exchanged:
+        try:
+            return await exchange.run(wanted, awake=awake)
+        except DatabaseUnreachableError:
+            if wanted:
+                self._stray_looks = STRAY_LOOKS
+                self._stray_look_at = 0.0
+            raise
+
     async def _looked(self, answer: Exchanged, wanted: Mapping[str, int]) -> None:
-        before = dict(self._lanes)
-        short = self._deliver(answer, wanted)
-        if self._ended:
+        before = dict(self._claims.lanes)
+        short = self._claims.deliver(answer, wanted)
+        if self._claims.ended:
             return
         found = bool(answer.tasks) or answer.parked > 0
         if found:
             self._rounds.found()
-        self._was_short = short  # the marks of that queue are gone; those of the others hold
+        self._was_short |= short  # the marks of that queue are gone; those of the others hold
         look_on = answer.parked > 0 or (not found and self._rounds.go_on(before, answer.lanes))
         await self._sleeper.looked(wanted, found=found or look_on or short, interval_seconds=self.interval_seconds)
         if look_on:
             self._nudged = True
-        elif not found and not short and not self._holdings.active and not len(self._holdings.outbox):
+        elif not found and not short and not self._holds_anything():
             await self.on_idle()
 
     async def _release_strays(self) -> None:
         """Give back what an exchange claimed whose answer got lost: the database believes that we run it.
 
-        Not once only: the server may still have been at work on that exchange when we came back.
+        Not once only: the server may still have been at work on that exchange when we came back. Never while another exchange is under
+        way: what it claims is not known here yet, and would be given back too.
         """
-        released = await self._link.call(calls.octop_release_unheld(self._worker_id, self._holdings.held()))
+        released = await self._first.link.call(calls.octop_release_unheld(self._worker_id, self._holdings.held()))
         self._stray_looks -= 1
         self._stray_look_at = time.monotonic() + STRAY_SECONDS
         if released:
@@ -243,146 +234,34 @@ class Exchanger:
                 "released tasks whose claim never reached us: %d", released, extra={"worker_id": self._worker_id}
             )
 
-    def _deliver(self, answer: Exchanged, wanted: Mapping[str, int]) -> bool:
-        """Give the tasks to their queues; True when a look behind marks found too little: there may be something before them."""
-        self._lanes.update(answer.lanes)
-        by_queue: dict[str, int] = dict.fromkeys(wanted, 0)
-        fresh = self._holdings.accept(answer.tasks)
-        if self._ended:
-            # told to stop while the answer was on its way
-            for claimed in (*fresh, *self._holdings.withdraw_waiting()):
-                self._holdings.outcome(
-                    Outcome(claimed.fence, OutcomeKind.RELEASED, error_message="its worker stopped before the start")
-                )
-            return False
-        for claimed in answer.tasks:
-            by_queue[claimed.queue] = by_queue.get(claimed.queue, 0) + 1
-        for name in by_queue:
-            mine = [claimed for claimed in fresh if claimed.queue == name] if len(by_queue) > 1 else fresh
-            if mine:
-                self._pools[name].add(mine)
-        short = False
-        for name, count in wanted.items():
-            # a batch that came back full: there is probably more
-            if by_queue[name] >= count:
-                self._more.add(name)
-                if name not in answer.lanes:
-                    self._marks.claimed(name, [each for each in answer.tasks if each.queue == name])
-            else:
-                self._more.discard(name)
-                short |= self._marks.short(name)
-        return short
+    # --- help -----------------------------------------------------------------------------------------------------------
 
-    async def _exchange(self, wanted: Mapping[str, int], *, awake: bool) -> Exchanged:
-        successes, outcomes = self._holdings.outbox.take()
-        try:
-            answer = await self._hand_in(wanted, successes, outcomes, awake=awake)
-        except (InvalidTaskError, UnexpectedDatabaseError) as error:
-            if not (successes or outcomes) or not is_about_values(error):
-                self._holdings.outbox.put_back(successes, outcomes)
-                raise
-            await self._one_by_one(successes, outcomes)
-            return Exchanged([], [], {}, 0)
-        except BaseException as error:
-            if wanted and isinstance(error, DatabaseUnreachableError):
-                self._stray_looks = STRAY_LOOKS
-                self._stray_look_at = 0.0
-            self._holdings.outbox.put_back(successes, outcomes)
-            raise
-        self._settle(answer, successes, outcomes)
-        return answer
-
-    async def _hand_in(
-        self, wanted: Mapping[str, int], successes: list[Success], outcomes: list[Outcome], *, awake: bool
-    ) -> Exchanged:
-        careful = False
+    async def _help(self) -> None:
+        """Make exchanges on the second connection, each while the first is at work."""
+        urgent = self._holdings.urgent
         while True:
+            await self._is_helpful.wait()
+            await urgent.wait()
+            if not self._is_helpful.is_set():
+                continue  # it was meant for the first
+            urgent.clear()
+            if not (wanted := self._wanted_besides()):
+                continue
             try:
-                return await self._link.call(
-                    calls.octop_exchange(
-                        self._worker_id,
-                        wanted=wanted,
-                        task_types=self._task_types,
-                        lanes_after=self._lanes,
-                        successes=successes,
-                        outcomes=outcomes,
-                        careful=careful,
-                        awake=awake,
-                        versions=self._versions,
-                        marks=self._marks.by_queue,
-                    )
-                )
-            except TryAgainError:
-                if self._link.is_over:
-                    raise
-                if careful:
-                    await asyncio.sleep(AGAIN_SECONDS)
-                careful = True
+                answer = await self._exchange(self._second, wanted)
+            except OctopError as error:
+                urgent.set()  # what it had is in the outbox again
+                pause = None if isinstance(error, DatabaseUnreachableError) else HELP_PAUSE_SECONDS
+                await self._second.link.pause(pause)
+                continue
+            self._was_short |= self._claims.deliver(answer, wanted)
+            self._nudged |= answer.parked > 0
+            urgent.set()
 
-    async def _one_by_one(self, successes: list[Success], outcomes: list[Outcome]) -> None:
-        """Find the outcome that the database can not keep: it fails alone.
-
-        Raises:
-            OctopError: Not all could be handed in; what is left waits for the next exchange.
-        """
-        rest: list[tuple[list[Success], list[Outcome]]] = [([success], []) for success in successes]
-        rest += [([], [outcome]) for outcome in outcomes]
-        refused: list[tuple[list[Success], list[Outcome]]] = []
-        problem: OctopError | None = None
-        try:
-            for one in list(rest):
-                error = await self._alone(*one)
-                rest.pop(0)
-                if error is not None:
-                    problem = error
-                    refused.append(one)
-        finally:
-            for left in (*reversed(rest), *reversed(refused)):
-                self._holdings.outbox.put_back(*left)
-        if problem is not None:
-            raise problem
-
-    async def _alone(self, successes: list[Success], outcomes: list[Outcome]) -> OctopError | None:
-        """Hand in one outcome, or a failure in its place. Return the error when not even that is kept: it is not the outcome's fault."""
-        try:
-            self._settle(await self._hand_in({}, successes, outcomes, awake=False), successes, outcomes)
-        except (InvalidTaskError, UnexpectedDatabaseError) as error:
-            if not is_about_values(error):
-                raise
-            problem: OctopError = error
-        else:
-            return None
-        fence = (successes or outcomes)[0].fence
-        known = outcomes[0].error_class if outcomes else None
-        replacement = plain_failure(
-            fence,
-            "OutcomeRefused",
-            f"the database can not keep the outcome{f' ({known!a})' if known else ''}: {problem.message}",
-            final=bool(successes),
-        )
-        try:
-            self._settle(await self._hand_in({}, [], [replacement], awake=False), [], [replacement])
-        except (InvalidTaskError, UnexpectedDatabaseError) as error:
-            if not is_about_values(error):
-                raise
-            return error
-        log.error("the database can not keep an outcome: %s", problem.message, extra={"task_id": fence.id})
-        return None
-
-    def _settle(self, answer: Exchanged, successes: list[Success], outcomes: list[Outcome]) -> None:
-        for settled in answer.settled:
-            if settled.verdict == "again":
-                self._again_at = time.monotonic() + AGAIN_SECONDS
-                self._holdings.outbox.put_back(
-                    [success for success in successes if success.fence.id == settled.id],
-                    [outcome for outcome in outcomes if outcome.fence.id == settled.id],
-                )
-            elif settled.verdict == "lost":
-                log.warning(
-                    "an outcome came too late: the attempt was no longer this worker's, so nothing was written",
-                    extra={"task_id": settled.id},
-                )
-            self.on_settled(settled.id, settled.verdict)
+    def _wanted_besides(self) -> dict[str, int]:
+        if self._stray_looks or time.monotonic() < self._holdings.outbox.not_before:
+            return {}
+        return self._claims.wanted_besides()
 
 
 async def _nothing() -> None:

@@ -21,6 +21,7 @@ CONNECT_SECONDS_MAX: Final = 10.0
 PAUSE_SECONDS_MIN: Final = 0.1
 PAUSE_SECONDS_MAX: Final = 5.0
 QUIET_SECONDS: Final = 30.0
+LAST_WORD_SECONDS: Final = 0.3
 
 
 class Place(Protocol):
@@ -145,8 +146,13 @@ class Link:
         self.cut()
 
     async def close(self) -> None:
-        """Close the connection; a call under way is cut."""
-        self.give_up()
+        """Close the connection. A call under way may end, for a moment: one that is cut is a FATAL in the server's log."""
+        self._closing.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORD_SECONDS), self._lock:
+                await self._drop()
+                return
+        self.cut()
         async with self._lock:
             await self._drop()
 

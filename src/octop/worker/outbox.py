@@ -14,6 +14,8 @@ class Outbox:
 
     Attributes:
         since: Monotonic moment of the oldest outcome that waits; meaningless when nothing does.
+        not_before: Monotonic moment before which nothing is sent: what is locked by somebody is not sent again and again without a
+            breath.
     """
 
     def __init__(self) -> None:
@@ -21,6 +23,7 @@ class Outbox:
         self.successes: list[Success] = []
         self.outcomes: list[Outcome] = []
         self.since = 0.0
+        self.not_before = 0.0
         self._bytes = 0
 
     def __len__(self) -> int:

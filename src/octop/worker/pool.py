@@ -19,6 +19,7 @@ class Pool:
     Attributes:
         limit: How many tasks may be held at once; may change at any time.
         held: How many are: buffered, running, or given up and not yet ended.
+        asked: How many more are asked for by exchanges that are under way.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Pool:
         self._freed = freed
         self.limit = limit
         self.held = 0
+        self.asked = 0
         self._lease = lease
         self._begin = begin
         self._buffer: deque[Claimed] = deque()
@@ -52,12 +54,12 @@ class Pool:
     @property
     def free(self) -> int:
         """Return how many more tasks may be asked for."""
-        return max(0, self.limit - self.held)
+        return max(0, self.limit - self.held - self.asked)
 
     @property
     def is_roomy(self) -> bool:
         """Tell whether at least half of the places are free."""
-        return (self.limit - self.held) * 2 >= self.limit
+        return (self.limit - self.held - self.asked) * 2 >= self.limit
 
     def add(self, tasks: Sequence[Claimed]) -> None:
         """Take tasks to be run, in this order."""

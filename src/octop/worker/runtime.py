@@ -14,6 +14,7 @@ from octop.model.errors import DatabaseUnreachableError, OctopError
 from octop.model.hooks import Hooks
 from octop.model.work import Settings
 from octop.worker.children import Children
+from octop.worker.claims import Claims
 from octop.worker.exchanger import Exchanger
 from octop.worker.heart import Culprit
 from octop.worker.holdings import Holdings
@@ -92,6 +93,7 @@ class Runtime:
             version=version,
         )
         self._exchange_link = Link(options, "exchange", worker_id, is_over=lambda: self.shutdown.is_hopeless)
+        self._second_link = Link(options, "exchange", f"{worker_id}/2", is_over=lambda: self.shutdown.is_hopeless)
         self._control_link = Link(options, "control", worker_id, is_over=self._over.is_set)
         self.holdings = self._holdings = Holdings()
         self._children = Children(options.application, options.import_folder)
@@ -99,8 +101,9 @@ class Runtime:
         self.runner.tells = options.tell_tasks
         self._recall = Recall(self._holdings, self.runner)
         self._pools = {name: self._pool() for name in self._queues()}
+        self._claims = Claims(self._holdings, self._pools, lease)
         self._exchanger = Exchanger(
-            worker_id, self._exchange_link, self._holdings, self._pools, self._versions(), lease
+            worker_id, self._exchange_link, self._second_link, self._holdings, self._claims, self._versions()
         )
         self._exchanger.on_idle = self._on_idle
         self._exchanger.on_settled = self._on_settled
@@ -223,8 +226,8 @@ class Runtime:
             elif await self.registration.deregister(self._exchange_link):
                 self.on_left()
         self.shutdown.close()
-        await self._exchange_link.close()
-        await self._control_link.close()
+        for link in (self._exchange_link, self._second_link, self._control_link):
+            await link.close()
 
     # --- following the database ---------------------------------------------------------------------------------------
 
@@ -271,7 +274,7 @@ class Runtime:
         self._exchanger.interval_seconds = _number(values, "scheduler.interval_seconds", 5.0)
         if self._options.drain:
             self._exchanger.interval_seconds = min(self._exchanger.interval_seconds, DRAIN_LOOK_SECONDS)
-        self._exchanger.held_queues = settings.held_queues
+        self._claims.held_queues = settings.held_queues
         self.runner.result_bytes_max = int(_number(values, "task.result_bytes_max", 1 << 20))
         if self._options.queues is None:
             # an operator may send the tasks of a type to a queue that the code does not name

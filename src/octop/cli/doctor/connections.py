@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from octop.cli.doctor.examination import Examination
     from octop.engine.rows import Row
 
-PER_WORKER: Final = 3
-"""Exchange, control and LISTEN; the supervisor has one for its heartbeat."""
+PER_WORKER: Final = 4
+"""Two exchanges, control and LISTEN; the supervisor has one for its heartbeat."""
 SPARE: Final = 10
 """A cure leaves room for whoever connects while it is carried out: a person with psql, this command, a backend that is just ending."""
 

@@ -1,0 +1,112 @@
+"""What a worker may ask for, and where that goes which it gets."""
+
+import time
+from collections.abc import Mapping
+
+from octop.model.task import Claimed, Exchanged, Outcome, OutcomeKind
+from octop.worker.holdings import Holdings
+from octop.worker.lease import Lease
+from octop.worker.marks import Marks
+from octop.worker.pool import Pool
+
+
+class Claims:
+    """The places of all queues, as the exchanges fill them.
+
+    Attributes:
+        pools: Places by queue.
+        held_queues: Queues that are paused: not asked for.
+        claiming: False = nothing is asked for.
+        ended: What still comes is given back.
+        lanes: By queue, the lane after which the next walk begins.
+        more: Queues whose last batch came back full: there is probably more.
+        marks: Where the next claim begins.
+    """
+
+    def __init__(self, holdings: Holdings, pools: Mapping[str, Pool], lease: Lease) -> None:
+        """Begin without having asked.
+
+        Args:
+            holdings: What we hold.
+            pools: Places by queue.
+            lease: Nothing is claimed while it is over or in doubt: it could not be started.
+        """
+        self.pools = pools
+        self.held_queues: frozenset[str] = frozenset()
+        self.claiming = True
+        self.ended = False
+        self.lanes: dict[str, str] = {}
+        self.more: set[str] = set()
+        self.marks = Marks()
+        self._holdings = holdings
+        self._lease = lease
+        holdings.is_roomy = self.is_roomy
+        holdings.take_back = self._take_back
+        holdings.on_ready = self._start_later
+
+    def is_roomy(self) -> bool:
+        """Tell whether half of the places are free in a queue that probably has more."""
+        return any(pool.is_roomy and pool.free > 0 and name in self.more for name, pool in self.pools.items())
+
+    def wanted(self) -> dict[str, int]:
+        """Return how many tasks may be asked for, by queue."""
+        if not self.claiming or time.monotonic() >= self._lease.until:
+            return {}
+        return {name: pool.free for name, pool in self.pools.items() if name not in self.held_queues and pool.free > 0}
+
+    def wanted_besides(self) -> dict[str, int]:
+        """Return what a second exchange may ask for while another is under way: of queues whose last batch came back full, behind its mark.
+
+        So it makes no walk over lanes and no look from the front: two at once would bring no more than one.
+        """
+        return {
+            name: count
+            for name, count in self.wanted().items()
+            if name in self.marks.by_queue and self.pools[name].is_roomy
+        }
+
+    def ask(self, wanted: Mapping[str, int]) -> None:
+        """Keep the places free that an exchange asks for."""
+        for name, count in wanted.items():
+            self.pools[name].asked += count
+
+    def answered(self, wanted: Mapping[str, int]) -> None:
+        """Take note that this exchange is over."""
+        for name, count in wanted.items():
+            self.pools[name].asked -= count
+
+    def deliver(self, answer: Exchanged, wanted: Mapping[str, int]) -> bool:
+        """Give the tasks to their queues; True when a look behind marks found too little: there may be something before them."""
+        self.lanes.update(answer.lanes)
+        fresh = self._holdings.accept(answer.tasks)
+        if self.ended:
+            # told to stop while the answer was on its way
+            for claimed in (*fresh, *self._holdings.withdraw_waiting()):
+                self._holdings.outcome(
+                    Outcome(claimed.fence, OutcomeKind.RELEASED, error_message="its worker stopped before the start")
+                )
+            return False
+        by_queue = dict.fromkeys(wanted, 0)
+        for claimed in answer.tasks:
+            by_queue[claimed.queue] = by_queue.get(claimed.queue, 0) + 1
+        for name in by_queue:
+            mine = [claimed for claimed in fresh if claimed.queue == name] if len(by_queue) > 1 else fresh
+            if mine:
+                self.pools[name].add(mine)
+        short = False
+        for name, count in wanted.items():
+            if by_queue[name] >= count:
+                self.more.add(name)
+                if name not in answer.lanes:
+                    self.marks.claimed(name, [each for each in answer.tasks if each.queue == name])
+            else:
+                self.more.discard(name)
+                short |= self.marks.short(name)
+        return short
+
+    def _take_back(self, claimed: Claimed) -> bool:
+        pool = self.pools.get(claimed.queue)
+        return pool is not None and pool.remove(claimed)
+
+    def _start_later(self, claimed: Claimed) -> None:
+        self.pools[claimed.queue].add([claimed])

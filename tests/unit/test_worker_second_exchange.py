@@ -1,0 +1,202 @@
+"""While a backlog is worked off, a second exchange is under way beside the first: when, for what, and when not."""
+
+import asyncio
+
+import pytest
+
+from octop.model.errors import DatabaseUnreachableError, NotPermittedError
+from octop.model.task import Exchanged
+from tests.unit.test_worker_exchanger import EMPTY, Desk, claimed, loop_test
+
+LIMIT = 8
+
+
+class Backlog:
+    """Two links in front of a queue that never ends. An exchange over a link that is held is answered when it is let go."""
+
+    def __init__(self, limit=LIMIT, **tasks):
+        self.desk = Desk(limit, octop_exchange=self.answer)
+        self.tasks = tasks
+        self.given = 0
+        self.under_way = 0
+        self.most_under_way = 0
+        self.held = {id(self.desk.link): asyncio.Event(), id(self.desk.second): asyncio.Event()}
+        for link in (self.desk.link, self.desk.second):
+            self.held[id(link)].set()
+            self._slow(link)
+
+    def _slow(self, link):
+        call = link.call
+
+        async def slow(what, *, seconds=0.0):
+            if "octop_exchange(" not in what.text:
+                return await call(what, seconds=seconds)
+            self.under_way += 1
+            self.most_under_way = max(self.most_under_way, self.under_way)
+            try:
+                await asyncio.sleep(0.003)
+                await self.held[id(link)].wait()
+                return await call(what, seconds=seconds)
+            finally:
+                self.under_way -= 1
+
+        link.call = slow
+
+    def answer(self, call):
+        wanted = sum(call.values["wanted"])
+        self.given += wanted
+        return Exchanged([claimed(f"{self.given - each}", **self.tasks) for each in range(wanted)], [], {}, 0)
+
+    async def run_until(self, look):
+        await self.desk.run_until(look)
+
+    async def until(self, look):
+        while not look():  # noqa: ASYNC110 - what is looked at has no event
+            await asyncio.sleep(0.002)
+
+    def asked(self, link):
+        return [sum(values["wanted"]) for values in link.exchanges()]
+
+
+@loop_test
+async def test_a_second_exchange_is_under_way_while_the_first_is_and_never_more_is_asked_for_than_there_are_places():
+    backlog = Backlog()
+    desk = backlog.desk
+    most = []
+
+    async def attempt(slot, task):
+        most.append(desk.pool.held + desk.pool.asked)
+        await desk._attempt(slot, task)
+
+    desk.pool._begin = attempt
+    await backlog.run_until(lambda: len(desk.second.exchanges()) > 10)
+    assert backlog.most_under_way == 2
+    assert max(most) <= LIMIT
+    assert all(0 < count <= LIMIT for count in backlog.asked(desk.second))
+    assert all(any(values["marks_id"]) for values in desk.second.exchanges()), "it never looks from the front"
+
+
+@loop_test
+async def test_lanes_short_batches_and_a_look_from_the_front_get_no_second_exchange():
+    short, front = Backlog(), Backlog()
+    short.desk.link.answers["octop_exchange"] = short.desk.second.answers["octop_exchange"] = lambda _: EMPTY
+    setattr(front.desk.claims.marks, "looked", lambda **_: None)  # noqa: B010 - a method; the next look is due at once
+    await short.run_until(lambda: "octop_sleep" in short.desk.link.names)
+    await front.run_until(lambda: len(front.desk.link.exchanges()) > 10)
+    assert short.desk.second.exchanges() == front.desk.second.exchanges() == []
+    lanes = Backlog(lane="l")
+    answer = lanes.answer
+    lanes.desk.link.answers["octop_exchange"] = lambda call: Exchanged(answer(call).tasks, [], {"q": "l"}, 0)
+    await lanes.run_until(lambda: len(lanes.desk.link.exchanges()) > 10)
+    assert lanes.desk.second.exchanges() == []
+
+
+@loop_test
+async def test_strays_are_released_only_when_no_exchange_is_under_way_and_none_begins_before():
+    backlog = Backlog()
+    desk = backlog.desk
+    released = []
+
+    def release(_call):
+        released.append((backlog.under_way, len(desk.second.exchanges())))
+        return 0
+
+    desk.link.answers["octop_release_unheld"] = release
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(desk.exchanger.run())
+        await backlog.until(lambda: len(desk.second.exchanges()) > 3)
+        backlog.held[id(desk.second)].clear()
+        await backlog.until(lambda: desk.exchanger._second.is_under_way)
+        desk.link.answers["octop_exchange"] = DatabaseUnreachableError("cut")
+        await backlog.until(lambda: desk.exchanger._stray_looks)
+        desk.link.answers["octop_exchange"] = backlog.answer
+        first = len(desk.link.exchanges())
+        await backlog.until(lambda: len(desk.link.exchanges()) > first + 3)
+        assert released == [], "what the second claims is not known here yet"
+        backlog.held[id(desk.second)].set()
+        await backlog.until(lambda: released)
+        assert released[0][0] == 0
+        assert desk.exchanger._stray_looks, "it will look for them again"
+        seen, first = len(desk.second.exchanges()), len(desk.link.exchanges())
+        await backlog.until(lambda: len(desk.link.exchanges()) > first + 10)
+        assert len(desk.second.exchanges()) == seen
+        running.cancel()
+    await desk.pool.close(1)
+
+
+@pytest.mark.parametrize("error", [DatabaseUnreachableError("cut"), NotPermittedError("no right")])
+@loop_test
+async def test_what_the_second_could_not_hand_in_goes_with_the_first_and_it_rests(error):
+    backlog = Backlog()
+    desk = backlog.desk
+    desk.second.answers["octop_exchange"] = error
+    resting = asyncio.Event()
+
+    async def rest(seconds=None):
+        desk.second.pauses.append(seconds)
+        await resting.wait()
+
+    setattr(desk.second, "pause", rest)  # noqa: B010 - a method
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(desk.exchanger.run())
+        await backlog.until(lambda: desk.second.pauses)
+        lost = desk.second.exchanges()[0]["done_ids"]
+        assert lost != "{}"
+        tried = len(desk.link.exchanges())
+        await backlog.until(lambda: len(desk.link.exchanges()) > tried + 3)
+        later = "".join(values["done_ids"] for values in desk.link.exchanges()[tried - 1 :])
+        assert all(each in later for each in lost.strip("{}").split(","))
+        assert len(desk.second.exchanges()) == 1, "it rests"
+        assert desk.pool.asked <= LIMIT
+        assert ("octop_release_unheld" in desk.link.names) == isinstance(error, DatabaseUnreachableError)
+        running.cancel()
+    await desk.pool.close(1)
+
+
+@loop_test
+async def test_a_worker_that_stops_waits_for_the_second_exchange_and_gives_back_what_it_brings():
+    backlog = Backlog()
+    desk = backlog.desk
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(desk.exchanger.run())
+        await backlog.until(lambda: len(desk.second.exchanges()) > 3)
+        backlog.held[id(desk.second)].clear()
+        await backlog.until(lambda: desk.exchanger._second.is_under_way)
+        desk.link.answers["octop_exchange"] = EMPTY
+        desk.exchanger.end()
+        await asyncio.sleep(0.05)
+        assert not running.done(), "what the second brings is the database's idea of what we run"
+        given, before = backlog.given, len(desk.link.exchanges())
+        backlog.held[id(desk.second)].set()
+        await running
+    brought = backlog.given - given
+    assert brought > 0
+    outcomes = "".join(values["outcomes"] or "" for values in desk.link.exchanges()[before:])
+    assert outcomes.count('"released"') == brought
+    await desk.pool.close(1)
+
+
+@loop_test
+async def test_a_worker_is_not_idle_while_the_second_exchange_is_under_way():
+    backlog = Backlog()
+    desk = backlog.desk
+    idle = []
+
+    async def on_idle():
+        idle.append(desk.exchanger._second.is_under_way)
+
+    desk.exchanger.on_idle = on_idle
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(desk.exchanger.run())
+        await backlog.until(lambda: len(desk.second.exchanges()) > 3)
+        backlog.held[id(desk.second)].clear()
+        await backlog.until(lambda: desk.exchanger._second.is_under_way)
+        desk.link.answers["octop_exchange"] = desk.second.answers["octop_exchange"] = EMPTY
+        seen = len(desk.link.exchanges())
+        await backlog.until(lambda: len(desk.link.exchanges()) > seen + 5)
+        assert idle == []
+        backlog.held[id(desk.second)].set()
+        await backlog.until(lambda: idle)
+        assert idle[0] is False
+        running.cancel()
+    await desk.pool.close(1)
