@@ -20,6 +20,7 @@ class Backlog:
         self.given = 0
         self.under_way = 0
         self.most_under_way = 0
+        self.stopped = asyncio.Event()
         self.held = {id(self.desk.link): asyncio.Event(), id(self.desk.second): asyncio.Event()}
         for link in (self.desk.link, self.desk.second):
             self.held[id(link)].set()
@@ -35,7 +36,9 @@ class Backlog:
             self.most_under_way = max(self.most_under_way, self.under_way)
             try:
                 await asyncio.sleep(0.003)
-                await self.held[id(link)].wait()
+                if not self.held[id(link)].is_set():
+                    self.stopped.set()
+                    await self.held[id(link)].wait()
                 return await call(what, seconds=seconds)
             finally:
                 self.under_way -= 1
@@ -53,6 +56,11 @@ class Backlog:
     async def until(self, look):
         while not look():  # noqa: ASYNC110 - what is looked at has no event
             await asyncio.sleep(0.002)
+
+    async def stop_the_second(self):
+        """Let the next exchange of the second connection get no answer until it is let go, and wait until there is one."""
+        self.held[id(self.desk.second)].clear()
+        await self.stopped.wait()
 
     def asked(self, link):
         return [sum(values["wanted"]) for values in link.exchanges()]
@@ -74,6 +82,18 @@ async def test_a_second_exchange_is_under_way_while_the_first_is_and_never_more_
     assert max(most) <= LIMIT
     assert all(0 < count <= LIMIT for count in backlog.asked(desk.second))
     assert all(any(values["marks_id"]) for values in desk.second.exchanges()), "it never looks from the front"
+
+
+@loop_test
+async def test_two_exchanges_share_the_places_of_a_backlog():
+    backlog = Backlog()
+    desk = backlog.desk
+    await backlog.run_until(lambda: len(desk.second.exchanges()) > 20)
+    first, *others = desk.link.exchanges()
+    assert first["wanted"] == [LIMIT], "it does not know yet that there is more"
+    asked = sorted(sum(values["wanted"]) for values in [*others, *desk.second.exchanges()])
+    assert asked[-1] == LIMIT // 2
+    assert asked[len(asked) // 2] == LIMIT // 2, "one of several: the first place that is free is filled at once"
 
 
 @loop_test
@@ -105,8 +125,7 @@ async def test_strays_are_released_only_when_no_exchange_is_under_way_and_none_b
     async with asyncio.TaskGroup() as group:
         running = group.create_task(desk.exchanger.run())
         await backlog.until(lambda: len(desk.second.exchanges()) > 3)
-        backlog.held[id(desk.second)].clear()
-        await backlog.until(lambda: desk.exchanger._second.is_under_way)
+        await backlog.stop_the_second()
         desk.link.answers["octop_exchange"] = DatabaseUnreachableError("cut")
         await backlog.until(lambda: desk.exchanger._stray_looks)
         desk.link.answers["octop_exchange"] = backlog.answer
@@ -160,8 +179,7 @@ async def test_a_worker_that_stops_waits_for_the_second_exchange_and_gives_back_
     async with asyncio.TaskGroup() as group:
         running = group.create_task(desk.exchanger.run())
         await backlog.until(lambda: len(desk.second.exchanges()) > 3)
-        backlog.held[id(desk.second)].clear()
-        await backlog.until(lambda: desk.exchanger._second.is_under_way)
+        await backlog.stop_the_second()
         desk.link.answers["octop_exchange"] = EMPTY
         desk.exchanger.end()
         await asyncio.sleep(0.05)
@@ -189,8 +207,7 @@ async def test_a_worker_is_not_idle_while_the_second_exchange_is_under_way():
     async with asyncio.TaskGroup() as group:
         running = group.create_task(desk.exchanger.run())
         await backlog.until(lambda: len(desk.second.exchanges()) > 3)
-        backlog.held[id(desk.second)].clear()
-        await backlog.until(lambda: desk.exchanger._second.is_under_way)
+        await backlog.stop_the_second()
         desk.link.answers["octop_exchange"] = desk.second.answers["octop_exchange"] = EMPTY
         seen = len(desk.link.exchanges())
         await backlog.until(lambda: len(desk.link.exchanges()) > seen + 5)

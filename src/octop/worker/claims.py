@@ -49,10 +49,14 @@ class Claims:
         return any(pool.is_roomy and pool.free > 0 and name in self.more for name, pool in self.pools.items())
 
     def wanted(self) -> dict[str, int]:
-        """Return how many tasks may be asked for, by queue."""
+        """Return how many tasks may be asked for, by queue: of a backlog at most half of the places, so that two exchanges share them."""
         if not self.claiming or time.monotonic() >= self._lease.until:
             return {}
-        return {name: pool.free for name, pool in self.pools.items() if name not in self.held_queues and pool.free > 0}
+        return {
+            name: min(pool.free, pool.half) if name in self.marks.by_queue else pool.free
+            for name, pool in self.pools.items()
+            if name not in self.held_queues and pool.free > 0
+        }
 
     def wanted_besides(self) -> dict[str, int]:
         """Return what a second exchange may ask for while another is under way: of queues whose last batch came back full, behind its mark.

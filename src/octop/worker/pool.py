@@ -57,6 +57,11 @@ class Pool:
         return max(0, self.limit - self.held - self.asked)
 
     @property
+    def half(self) -> int:
+        """Return half of the places, at least one."""
+        return (self.limit + 1) // 2
+
+    @property
     def is_roomy(self) -> bool:
         """Tell whether at least half of the places are free."""
         return (self.limit - self.held - self.asked) * 2 >= self.limit
@@ -127,6 +132,7 @@ class Pool:
                     if len(self._slots) > max(self.limit, 1):
                         return
                     await self._wait(slot)
+                    self._breathed_at = time.monotonic()
                 elif time.monotonic() >= self._lease.until:
                     await self._wait_for_lease()
                 else:
