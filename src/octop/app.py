@@ -319,7 +319,7 @@ class Octop:
             prepared: The call.
         """
         if prepared.connection is None:
-            id, created = await self._pools.enqueue_async(prepared.task, fresh=prepared.fresh)
+            id, created = await self._pools.enqueue_async(prepared.task, fresh=prepared.send())
         else:
             from octop.engine.foreign import run_foreign_async  # noqa: PLC0415 - loads psycopg
 
@@ -479,6 +479,7 @@ def _by_name(payload: Mapping[str, object] | None) -> dict[str, object]:
 def _one(prepared: PreparedCall[Any]) -> "tuple[Call[Enqueued], Call[Enqueued]]":
     """Return the call, and the form in which it may be repeated: the id tells whether the first one was committed."""
     from octop.engine.calls import octop_enqueue_many  # noqa: PLC0415 - loads psycopg
+    from octop.engine.calls.tasks import repeatable  # noqa: PLC0415 - likewise
 
-    tasks = [prepared.task]
-    return octop_enqueue_many(tasks, fresh=prepared.fresh), octop_enqueue_many(tasks, fresh=False)
+    call = octop_enqueue_many([prepared.task], fresh=prepared.send())
+    return call, repeatable(call)

@@ -35,6 +35,7 @@ class Chunks:
         self._characters_max = STATEMENT_CHARACTERS_MAX if whole else CHARACTERS_MAX
         self._gathered: list[PreparedCall[Any]] = []
         self._characters = 0
+        self._fresh = True
 
     def statements(self, calls: Iterable[PreparedCall[Any]]) -> "Iterator[Call[Any]]":
         """Yield the statements for calls, while these are read.
@@ -66,6 +67,7 @@ class Chunks:
             message = "a call inside enqueue_many can not name a connection of its own"
             raise InvalidTaskError(message, hint="Write enqueue_many(…, connection=…): all tasks join one transaction.")
         self._gathered.append(prepared)
+        self._fresh = prepared.send() and self._fresh
         self._characters += len(prepared.task.payload)
         return len(self._gathered) == self._tasks_max or self._characters >= self._characters_max
 
@@ -73,7 +75,7 @@ class Chunks:
         from octop.engine.calls import octop_enqueue_many  # noqa: PLC0415 - loads psycopg
 
         gathered, self._gathered, self._characters = self._gathered, [], 0
-        tasks, fresh = [each.task for each in gathered], all(each.fresh for each in gathered)
+        tasks, fresh, self._fresh = [each.task for each in gathered], self._fresh, True
         if self._return_ids:
             return octop_enqueue_many(tasks, fresh=fresh)
         return octop_enqueue_many(tasks, fresh=fresh, return_ids=False)

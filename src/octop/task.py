@@ -2,9 +2,9 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, Never, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Never, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
 from octop.handle import Handle
@@ -50,8 +50,7 @@ class Enqueuer(Protocol):
         """Add what the application's enqueue hooks want a task to carry."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(NamedTuple):
     """How a task is enqueued, already checked; the fields are those of NewTask. None = what type, queue or
     configuration say.
     """
@@ -72,7 +71,7 @@ class Options:
     connection: object = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class PreparedCall(Generic[R_co]):
     """One call of a task, bound and checked, ready for ``enqueue_many``.
 
@@ -81,12 +80,20 @@ class PreparedCall(Generic[R_co]):
         connection: On which connection; None = the application's own.
         decode: Reads the result.
         fresh: The id was made here, not given by the user.
+        sent: The call was handed to the database before.
     """
 
     task: NewTask
     connection: object
     decode: Callable[[str | None], Any]
     fresh: bool
+    sent: bool = False
+
+    def send(self) -> bool:
+        """Note that it is sent; tell whether the database need not look for its id. Of a call that is sent twice it must."""
+        new = self.fresh and not self.sent
+        self.sent = True
+        return new
 
 
 class Caller(Generic[P, R_co]):
@@ -98,7 +105,7 @@ class Caller(Generic[P, R_co]):
         options: How.
     """
 
-    __slots__ = ("_app", "_definition", "_name", "_options")
+    __slots__ = ("_app", "_definition", "_name", "_options", "_said")
 
     def __init__(self, app: Enqueuer, definition: TaskDefinition | str, options: Options) -> None:
         """Keep the three together."""
@@ -106,6 +113,7 @@ class Caller(Generic[P, R_co]):
         self._definition = None if isinstance(definition, str) else definition
         self._name = definition if isinstance(definition, str) else definition.name
         self._options = options
+        self._said = _said(self._definition, options)
 
     if not TYPE_CHECKING:  # a checker knows by itself that there is no such name
 
@@ -156,25 +164,9 @@ class Caller(Generic[P, R_co]):
             payload, decode = _payload_by_name(args, kwargs), plain_result
         else:
             payload, decode = definition.bind(args, kwargs), definition.decode_result
-        new = NewTask(
-            self._name,
-            payload,
-            options.id or new_id(),
-            options.queue,
-            options.lane,
-            options.tenant,
-            options.priority,
-            options.scheduled_at,
-            options.delay_seconds,
-            options.max_retries,
-            options.timeout_seconds,
-            options.retry_policy,
-            options.tags,
-            self._app.with_riders(self._name, options.meta),
-            declared_queue=None if definition is None else definition.policy.queue,
-            declared_priority=None if definition is None else definition.policy.priority,
-            min_version=options.min_version,
-        )
+        new = NewTask._make((self._name, payload, options.id or new_id(), *self._said))
+        if (meta := self._app.with_riders(self._name, options.meta)) is not options.meta:
+            new = new._replace(meta=meta)
         return PreparedCall(new, options.connection, decode, options.id is None)
 
     def using(
@@ -281,6 +273,30 @@ class Task(Caller[P, R_co], Generic[P, T_co, R_co]):
         return self.definition.name
 
 
+def _said(definition: TaskDefinition | None, options: Options) -> tuple[object, ...]:
+    """Return the fields of a NewTask that are the same for each call: those behind task type, payload and id."""
+    same = NewTask(
+        "",
+        "",
+        "",
+        options.queue,
+        options.lane,
+        options.tenant,
+        options.priority,
+        options.scheduled_at,
+        options.delay_seconds,
+        options.max_retries,
+        options.timeout_seconds,
+        options.retry_policy,
+        options.tags,
+        options.meta,
+        declared_queue=None if definition is None else definition.policy.queue,
+        declared_priority=None if definition is None else definition.policy.priority,
+        min_version=options.min_version,
+    )
+    return same[3:]
+
+
 def options_of(definition: TaskDefinition) -> Options:
     """Return what a task type says about its tasks at the moment of the enqueue.
 
@@ -308,7 +324,7 @@ def _changed(options: Options, defaults: Options, given: dict[str, Any]) -> Opti
         changes["scheduled_at"] = None
     if given.get("at") is not None:
         changes["delay_seconds"] = None
-    return replace(options, **changes)
+    return options._replace(**changes)
 
 
 def _checked_meta(value: object) -> str:

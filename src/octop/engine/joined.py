@@ -13,6 +13,7 @@ from typing import Final
 
 from octop.engine.call import Call
 from octop.engine.calls import octop_enqueue_many
+from octop.engine.calls.tasks import repeatable
 from octop.model.errors import InvalidTaskError, OctopError
 from octop.model.work import NewTask
 
@@ -101,11 +102,9 @@ class JoinedEnqueue:
 
     async def _outcomes(self, batch: list[_Waiting]) -> list[Answer | OctopError]:
         """Send a batch; if one of its tasks is refused, its halves, until that one is alone."""
-        tasks = [each.task for each in batch]
-        again = octop_enqueue_many(tasks, fresh=False)
-        call = octop_enqueue_many(tasks, fresh=True) if all(each.fresh for each in batch) else again
+        call = octop_enqueue_many([each.task for each in batch], fresh=all(each.fresh for each in batch))
         try:
-            return list(await self._run(call, again))
+            return list(await self._run(call, repeatable(call)))
         except InvalidTaskError as error:
             if len(batch) == 1:
                 return [error]

@@ -22,7 +22,7 @@ from psycopg.pq import TransactionStatus
 
 from octop.engine import private_database
 from octop.engine.admission import admit
-from octop.engine.call import Call, first_value, run, run_async
+from octop.engine.call import Call, first_value, run, run_async, run_each, run_each_async
 from octop.engine.connect import open_connection, open_connection_async
 from octop.engine.failures import translated
 from octop.engine.install import install, status
@@ -140,7 +140,7 @@ class Pools:
         __tracebackhide__ = True
         admit(self._dsn)
         with self.connection() as connection, _translating(), connection.transaction():
-            return [run(connection, call) for call in calls]
+            return run_each(connection, calls)
 
     async def run_all_async(self, calls: AsyncIterable[Call[R]]) -> list[R]:
         """Run calls, made while they are run, in one transaction: all or nothing."""
@@ -149,7 +149,7 @@ class Pools:
         async with pool.connection() as connection:
             with _translating():
                 async with connection.transaction():
-                    return [await run_async(connection, call) async for call in calls]
+                    return await run_each_async(connection, calls)
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[Connection[Any]]:

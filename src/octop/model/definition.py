@@ -139,7 +139,8 @@ class TaskDefinition:
             PayloadTooLargeError: More than 64 million characters; the limit in force is the database's to check.
         """
         plan = self._plan or self.plan
-        values = self._named(plan, args, kwargs)
+        simple = not args and plan.required <= kwargs.keys() <= plan.allowed
+        values = dict(kwargs) if simple else self._named(plan, args, kwargs)
         codecs = plan.codecs
         name = ""
         try:

@@ -1,57 +1,71 @@
 """Register tasks and find them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import repeat
 from typing import Any, Final, Literal, LiteralString, overload
 
 from octop.engine.call import Call, Rows, first_value
 from octop.model.work import NewTask, TaskRecord
 
-_ESCAPED = str.maketrans({"\\": "\\\\", '"': '\\"'})
-
-
-def _array_literal(tags: Sequence[str] | None) -> str | None:
-    if tags is None:
-        return None
-    return "{" + ",".join(f'"{tag.translate(_ESCAPED)}"' for tag in tags) + "}"
-
-
-def _column(tasks: Sequence[NewTask], read: Callable[[NewTask], Any], unset: object = None) -> list[Any] | None:
-    """Return one value per task, or None when all are unset: then nothing is sent."""
-    values = [read(task) for task in tasks]
-    return None if all(value == unset for value in values) else values
-
-
 _ENQUEUE_MANY: Final = (
-    "octop_enqueue_many(%(task_types)s::text[], %(payloads)s::text[], %(ids)s::text[]::uuid[],"
-    " %(queues)s::text[], %(lanes)s::text[], %(tenants)s::text[], %(priorities)s::integer[], %(scheduled_at)s::text[]::timestamptz[],"
-    " %(delay_seconds)s::double precision[], %(max_retries)s::integer[], %(timeout_seconds)s::double precision[],"
-    " %(retry_policies)s::text[], %(tags)s::text[], %(metas)s::text[], %(retry_of)s::text[]::uuid[], %(fresh)s::boolean,"
-    " %(declared_queues)s::text[], %(declared_priorities)s::integer[], %(min_versions)s::integer[])"
+    "octop_enqueue_many(%(task_types)s::text::text[], %(payloads)s::text::text[], %(ids)s::text::uuid[],"
+    " %(queues)s::text::text[], %(lanes)s::text::text[], %(tenants)s::text::text[], %(priorities)s::text::integer[],"
+    " %(scheduled_at)s::text::timestamptz[], %(delay_seconds)s::text::double precision[], %(max_retries)s::text::integer[],"
+    " %(timeout_seconds)s::text::double precision[], %(retry_policies)s::text::text[], %(tags)s::text::text[], %(metas)s::text::text[],"
+    " %(retry_of)s::text::uuid[], %(fresh)s::boolean, %(declared_queues)s::text::text[], %(declared_priorities)s::text::integer[],"
+    " %(min_versions)s::text::integer[])"
 )
+_COUNTED: Final[LiteralString] = "select count(*) from " + _ENQUEUE_MANY  # noqa: S608 - two literals of ours
+_WITH_IDS: Final[LiteralString] = "select id::text, created from " + _ENQUEUE_MANY  # noqa: S608 - as above
+_PARAMETERS: Final = {
+    "task_type": "task_types",
+    "payload": "payloads",
+    "id": "ids",
+    "queue": "queues",
+    "lane": "lanes",
+    "tenant": "tenants",
+    "priority": "priorities",
+    "scheduled_at": "scheduled_at",
+    "delay_seconds": "delay_seconds",
+    "max_retries": "max_retries",
+    "timeout_seconds": "timeout_seconds",
+    "retry_policy": "retry_policies",
+    "tags": "tags",
+    "meta": "metas",
+    "retry_of": "retry_of",
+    "declared_queue": "declared_queues",
+    "declared_priority": "declared_priorities",
+    "min_version": "min_versions",
+}
+"""The array for each field of a task."""
+
+
+def _array(values: Sequence[object]) -> str:
+    """Write an array as PostgreSQL reads it. A driver's own way looks at each value's type, which costs as much as binding a call."""
+    if values and values.count(values[0]) == len(values):  # such as the task types
+        return "{" + ",".join([_element(values[0])] * len(values)) + "}"
+    return "{" + ",".join([_element(value) for value in values]) + "}"
+
+
+def _element(value: object) -> str:
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if value is None:
+        return "NULL"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, Sequence):  # tags: the text of an array
+        return _element(_array(value))
+    raise TypeError(type(value))
 
 
 def _columns(tasks: Sequence[NewTask], *, fresh: bool) -> dict[str, object]:
-    return {
-        "task_types": [task.task_type for task in tasks],
-        "payloads": [task.payload for task in tasks],
-        "ids": [task.id for task in tasks],
-        "queues": _column(tasks, lambda task: task.queue),
-        "lanes": _column(tasks, lambda task: task.lane, ""),
-        "tenants": _column(tasks, lambda task: task.tenant, ""),
-        "priorities": _column(tasks, lambda task: task.priority),
-        "scheduled_at": _column(tasks, lambda task: task.scheduled_at),
-        "delay_seconds": _column(tasks, lambda task: task.delay_seconds),
-        "max_retries": _column(tasks, lambda task: task.max_retries),
-        "timeout_seconds": _column(tasks, lambda task: task.timeout_seconds),
-        "retry_policies": _column(tasks, lambda task: task.retry_policy),
-        "tags": _column(tasks, lambda task: _array_literal(task.tags)),
-        "metas": _column(tasks, lambda task: task.meta),
-        "retry_of": _column(tasks, lambda task: task.retry_of),
-        "fresh": fresh,
-        "declared_queues": _column(tasks, lambda task: task.declared_queue),
-        "declared_priorities": _column(tasks, lambda task: task.declared_priority),
-        "min_versions": _column(tasks, lambda task: task.min_version),
-    }
+    """Return an array for each field, or None where all tasks leave it unset: then nothing is sent."""
+    found: dict[str, object] = {"fresh": fresh}
+    for field, column in zip(NewTask._fields, zip(*tasks, strict=True) if tasks else repeat(()), strict=False):
+        said = field not in NewTask._field_defaults or column.count(NewTask._field_defaults[field]) < len(column)
+        found[_PARAMETERS[field]] = _array(column) if said else None
+    return found
 
 
 def _ids_and_created(rows: Rows) -> list[tuple[str, bool]]:
@@ -78,11 +92,17 @@ def octop_enqueue_many(tasks: Sequence[NewTask], *, fresh: bool = True, return_i
     Raises:
         InvalidTaskError: A subclass says which task and what is wrong; nothing was written.
     """
-    if return_ids:
-        text: LiteralString = "select id::text, created from " + _ENQUEUE_MANY  # noqa: S608 - two literals of ours
-        return Call(text, _columns(tasks, fresh=fresh), _ids_and_created)
-    text = "select count(*) from " + _ENQUEUE_MANY  # noqa: S608 - as above
-    return Call(text, _columns(tasks, fresh=fresh), lambda rows: int(first_value(rows)))
+    columns = _columns(tasks, fresh=fresh)
+    if not return_ids:
+        return Call(_COUNTED, columns, lambda rows: int(first_value(rows)))
+    if fresh:  # the ids are the tasks' own, and all are new: the database need not say so
+        return Call(_COUNTED, columns, lambda _: [(task.id, True) for task in tasks])
+    return Call(_WITH_IDS, columns, _ids_and_created)
+
+
+def repeatable(call: Call[Any]) -> Call[list[tuple[str, bool]]]:
+    """Return the form of an enqueue that may be sent when nobody knows what became of the first one: it looks for the ids."""
+    return Call(_WITH_IDS, {**call.values, "fresh": False}, _ids_and_created)
 
 
 def task_record(row: Sequence[Any]) -> TaskRecord:

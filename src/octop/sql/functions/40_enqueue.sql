@@ -54,22 +54,33 @@ create or replace function octop_enqueue_many(
   declared_priorities integer[]      default null,
   min_versions    integer[]          default null
 ) returns table (id uuid, created boolean)
-  language plpgsql security definer set search_path from current set enable_seqscan = off
+  language plpgsql security definer set search_path from current set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
+-- A lone enqueue pays 15 to 150 µs for each statement in here that is more than an expression, and as much again if it is planned anew for
+-- just so long arrays. Hence generic plans, in which "x = any (array)" walks through the array for each row: where both are long it says
+-- "in (select unnest(array))". And hence a short way for tasks that are alike, as those of one call mostly are: half the cost of the general one.
 declare
   v_ids      uuid[] := ids;
   v_known    uuid[] := '{}';
   v_made     uuid[];
+  v_new      integer;
   v_queues   text[];
   v_due      timestamptz[];
   v_count    integer := coalesce(cardinality(task_types), 0);
-  v_bytes    integer := _octop_setting('task.payload_bytes_max');
+  v_type     text := case when task_types[1] = all (task_types) then task_types[1] end;
+  v_plain    boolean;  -- nothing is said but names and payloads, and these are sound
+  v_alike    boolean;  -- new tasks of one type, and what is said is the same for all of them
+  v_queue    text;
+  v_priority smallint;
+  v_bytes    integer := 1024;  -- no limit of a payload is below that
   v_caller   text := _octop_caller();
   v_payloads jsonb[];
   v_metas    jsonb[];
   v_policies jsonb[];
-  bad        record;
+  v_bad      bigint;
+  v_code     text;
+  v_text     text;
 begin
   if task_types is null then
     raise exception 'octop: task_types is null' using errcode = 'OC110', hint = 'Nothing was enqueued. An array of names; an empty one enqueues nothing. array_agg over no rows is null.';
@@ -77,11 +88,13 @@ begin
   if v_count = 0 then
     return;
   end if;
-  if exists (select from unnest(array[cardinality(payloads), cardinality(ids), cardinality(queues), cardinality(lanes), cardinality(tenants),
-                                      cardinality(priorities), cardinality(octop_enqueue_many.scheduled_at), cardinality(octop_enqueue_many.delay_seconds),
-                                      cardinality(octop_enqueue_many.max_retries), cardinality(octop_enqueue_many.timeout_seconds), cardinality(retry_policies),
-                                      cardinality(octop_enqueue_many.tags), cardinality(metas), cardinality(octop_enqueue_many.retry_of), cardinality(declared_queues),
-                                      cardinality(declared_priorities), cardinality(min_versions)]) n where n not in (0, v_count)) then
+  if cardinality(payloads) not in (0, v_count) or cardinality(ids) not in (0, v_count) or cardinality(queues) not in (0, v_count)
+     or cardinality(lanes) not in (0, v_count) or cardinality(tenants) not in (0, v_count) or cardinality(priorities) not in (0, v_count)
+     or cardinality(scheduled_at) not in (0, v_count) or cardinality(delay_seconds) not in (0, v_count)
+     or cardinality(max_retries) not in (0, v_count) or cardinality(timeout_seconds) not in (0, v_count)
+     or cardinality(retry_policies) not in (0, v_count) or cardinality(tags) not in (0, v_count) or cardinality(metas) not in (0, v_count)
+     or cardinality(retry_of) not in (0, v_count) or cardinality(declared_queues) not in (0, v_count)
+     or cardinality(declared_priorities) not in (0, v_count) or cardinality(min_versions) not in (0, v_count) then
     raise exception 'octop: arrays of different length: % task types, and other arrays have more or fewer', v_count
       using errcode = 'OC302', hint = 'Nothing was enqueued. Arrays run in parallel; leave out those that say nothing.';
   end if;
@@ -91,49 +104,74 @@ begin
     v_ids := array(select coalesce(u.id, octop_uuid7()) from unnest(v_ids) with ordinality u (id, n) order by u.n);
   end if;
   -- 1. what was wrong, and in which task
+  v_plain := coalesce(queues, lanes, tenants, tags, metas, retry_policies) is null and coalesce(priorities, max_retries, min_versions) is null
+             and coalesce(delay_seconds, timeout_seconds) is null and scheduled_at is null and retry_of is null;
+  v_alike := fresh and cardinality(v_ids) = v_count and v_type is not null
+             and (declared_queues is null or declared_queues[1] = all (declared_queues))
+             and (declared_priorities is null or declared_priorities[1] = all (declared_priorities));
+  if v_alike and not v_plain then
+    v_alike := (queues is null or queues[1] = all (queues)) and (lanes is null or lanes[1] = all (lanes))
+               and (tenants is null or tenants[1] = all (tenants)) and (priorities is null or priorities[1] = all (priorities))
+               and (scheduled_at is null or scheduled_at[1] = all (scheduled_at)) and (delay_seconds is null or delay_seconds[1] = all (delay_seconds))
+               and (max_retries is null or max_retries[1] = all (max_retries)) and (timeout_seconds is null or timeout_seconds[1] = all (timeout_seconds))
+               and (retry_policies is null or retry_policies[1] = all (retry_policies)) and (tags is null or tags[1] = all (tags))
+               and (metas is null or metas[1] = all (metas)) and (retry_of is null or retry_of[1] = all (retry_of))
+               and (min_versions is null or min_versions[1] = all (min_versions));
+  end if;
+  v_plain := v_plain and length(v_type) between 1 and 200 and not _octop_has_control(v_type);
+  if v_plain and v_count = 1 then
+    v_plain := payloads[1] like '{%' and octet_length(payloads[1]) <= v_bytes;
+  elsif v_plain then
+    perform from unnest(payloads, task_types) u (payload) where u.payload is null or u.payload not like '{%' or octet_length(u.payload) > v_bytes limit 1;
+    v_plain := not found;
+  end if;
   -- In a block of its own, which writes nothing and so costs no transaction id: which text is no JSON is looked for only when one is not.
   begin
-    select u.n, u.problem[1] as code, u.problem[2] as text into bad
-      from (select u.n, case
-        when u.task_type is null or length(u.task_type) not between 1 and 200 or _octop_has_control(u.task_type) then
-          array['OC110', 'the task type must have 1 to 200 characters and no control characters']
-        when length(u.queue) not between 1 and 200 or _octop_has_control(u.queue) then array['OC110', 'the queue must have 1 to 200 characters and no control characters']
-        when length(u.lane) > 200 or length(u.tenant) > 200 or _octop_has_control(u.lane) or _octop_has_control(u.tenant) then
-          array['OC110', 'lane and tenant have at most 200 characters and no control characters']
-        when u.payload is null or left(ltrim(u.payload, E' \t\r\n'), 1) <> '{' then array['OC111', 'the payload must be a JSON object']
-        when octet_length(u.payload) > v_bytes then
-          array['OC112', format('the payload has %s bytes, more than task.payload_bytes_max (%s)', octet_length(u.payload), v_bytes)]
-        when u.priority not between 0 and 9 then array['OC113', format('priority must be 0 to 9, not %s', u.priority)]
-        when u.max_retries not between 0 and 1000 then array['OC113', format('max_retries must be 0 to 1000, not %s', u.max_retries)]
-        when u.min_version not between 1 and 1000 then array['OC113', format('min_version must be 1 to 1000, not %s', u.min_version)]
-        when not (u.timeout_seconds > 0 and u.timeout_seconds <= 2678400) then
-          array['OC113', format('timeout_seconds must be above 0 and at most 2678400 (31 days), not %s', u.timeout_seconds)]
-        when not (u.delay_seconds >= 0 and u.delay_seconds <= 3153600000) then
-          array['OC113', format('delay_seconds must be 0 to 100 years, not %s', u.delay_seconds)]
-        when u.delay_seconds is not null and u.scheduled_at is not null then array['OC113', 'give either delay_seconds or scheduled_at']
-        when u.scheduled_at < '2000-01-01 00:00:00+00' or u.scheduled_at >= '3000-01-01 00:00:00+00' then
-          array['OC114', format('scheduled_at must lie between the years 2000 and 3000, not %s', u.scheduled_at)]
-        when u.tags is not null and _octop_tags_problem(u.tags::text[]) is not null then array['OC113', _octop_tags_problem(u.tags::text[])]
-        when left(ltrim(u.meta, E' \t\r\n'), 1) <> '{' or octet_length(u.meta) > 65536 then array['OC111', 'meta must be a JSON object of at most 65,536 bytes']
-        end as problem
-        from (select u.*, row_number() over () as n
-                from unnest(task_types, queues, lanes, tenants, payloads, priorities, scheduled_at, delay_seconds, max_retries, timeout_seconds, tags, metas, min_versions)
-                       u (task_type, queue, lane, tenant, payload, priority, scheduled_at, delay_seconds, max_retries, timeout_seconds, tags, meta, min_version)) u) u
-     where u.problem is not null limit 1;
-    if not found then
+    if v_plain is not true then
+      if octet_length(array_to_string(payloads, '')) > v_bytes then
+        v_bytes := _octop_setting('task.payload_bytes_max');
+      end if;
+      select u.n, u.problem[1] as code, u.problem[2] as text into v_bad, v_code, v_text
+        from (select u.n, case
+          when u.task_type is null or length(u.task_type) not between 1 and 200 or _octop_has_control(u.task_type) then
+            array['OC110', 'the task type must have 1 to 200 characters and no control characters']
+          when length(u.queue) not between 1 and 200 or _octop_has_control(u.queue) then array['OC110', 'the queue must have 1 to 200 characters and no control characters']
+          when length(u.lane) > 200 or length(u.tenant) > 200 or _octop_has_control(u.lane) or _octop_has_control(u.tenant) then
+            array['OC110', 'lane and tenant have at most 200 characters and no control characters']
+          when u.payload is null or left(ltrim(u.payload, E' \t\r\n'), 1) <> '{' then array['OC111', 'the payload must be a JSON object']
+          when octet_length(u.payload) > v_bytes then
+            array['OC112', format('the payload has %s bytes, more than task.payload_bytes_max (%s)', octet_length(u.payload), v_bytes)]
+          when u.priority not between 0 and 9 then array['OC113', format('priority must be 0 to 9, not %s', u.priority)]
+          when u.max_retries not between 0 and 1000 then array['OC113', format('max_retries must be 0 to 1000, not %s', u.max_retries)]
+          when u.min_version not between 1 and 1000 then array['OC113', format('min_version must be 1 to 1000, not %s', u.min_version)]
+          when not (u.timeout_seconds > 0 and u.timeout_seconds <= 2678400) then
+            array['OC113', format('timeout_seconds must be above 0 and at most 2678400 (31 days), not %s', u.timeout_seconds)]
+          when not (u.delay_seconds >= 0 and u.delay_seconds <= 3153600000) then
+            array['OC113', format('delay_seconds must be 0 to 100 years, not %s', u.delay_seconds)]
+          when u.delay_seconds is not null and u.scheduled_at is not null then array['OC113', 'give either delay_seconds or scheduled_at']
+          when u.scheduled_at < '2000-01-01 00:00:00+00' or u.scheduled_at >= '3000-01-01 00:00:00+00' then
+            array['OC114', format('scheduled_at must lie between the years 2000 and 3000, not %s', u.scheduled_at)]
+          when u.tags is not null and _octop_tags_problem(u.tags::text[]) is not null then array['OC113', _octop_tags_problem(u.tags::text[])]
+          when left(ltrim(u.meta, E' \t\r\n'), 1) <> '{' or octet_length(u.meta) > 65536 then array['OC111', 'meta must be a JSON object of at most 65,536 bytes']
+          end as problem
+          from unnest(task_types, queues, lanes, tenants, payloads, priorities, scheduled_at, delay_seconds, max_retries, timeout_seconds, tags, metas, min_versions)
+                 with ordinality u (task_type, queue, lane, tenant, payload, priority, scheduled_at, delay_seconds, max_retries, timeout_seconds, tags, meta, min_version, n)) u
+       where u.problem is not null limit 1;
+    end if;
+    if v_bad is null then
       v_payloads := payloads::jsonb[];
       v_metas := metas::jsonb[];
       v_policies := retry_policies::jsonb[];
     end if;
   exception when data_exception or program_limit_exceeded then
-    select x.n, x.code, x.text into bad from _octop_unreadable(payloads, metas, octop_enqueue_many.tags, retry_policies) x;
-    if bad.n is null then
+    select x.n, x.code, x.text into v_bad, v_code, v_text from _octop_unreadable(payloads, metas, octop_enqueue_many.tags, retry_policies) x;
+    if v_bad is null then
       raise;
     end if;
   end;
-  if bad.n is not null then
-    raise exception 'octop: %', case when v_count > 1 then format('task %s of %s: %s', bad.n, v_count, bad.text) else bad.text end
-      using errcode = bad.code, hint = 'Nothing was enqueued. Correct the value and call again.';
+  if v_bad is not null then
+    raise exception 'octop: %', case when v_count > 1 then format('task %s of %s: %s', v_bad, v_count, v_text) else v_text end
+      using errcode = v_code, hint = 'Nothing was enqueued. Correct the value and call again.';
   end if;
   if v_policies is not null then
     perform _octop_check_retry_policy(p) from unnest(v_policies) p where p is not null;
@@ -144,44 +182,75 @@ begin
     -- and finished meanwhile would be made again. At most 512 locks, however many ids.
     perform pg_advisory_xact_lock(hashtext('octop enqueue'), u.slot)
        from (select distinct (hashtextextended(i::text, 0) & 511)::integer as slot from unnest(v_ids) i order by 1) u;
-    select coalesce(array_agg(u.id), '{}') into v_known
-      from unnest(v_ids) u (id) where u.id is not null and exists (select from _octop_find(u.id));
+    select coalesce(array_agg(t.id), '{}') into v_known from octop_tasks t where t.id = any (v_ids);
   end if;
   -- 3. the rows
-  with made as (
+  if v_alike then
+    select y.queue, y.priority into v_queue, v_priority from octop_task_types y where y.name = v_type;
+    if not found then
+      v_queue := declared_queues[1];
+      v_priority := declared_priorities[1];
+    end if;
+    v_queues := array[coalesce(queues[1], v_queue, 'default')];
+    v_due := array[coalesce(scheduled_at[1], _octop_now() + make_interval(secs => delay_seconds[1]), _octop_now())];
+    -- no "on conflict", which costs a tenth of a row and more: an id that is not fresh is an error of the caller's
     insert into octop_tasks_live (id, tenant, queue, lane, task_type, payload, priority, scheduled_at, max_retries, timeout_seconds,
                                   retry_policy, tags, meta, retry_of, created_by, min_version)
-    select coalesce(u.id, octop_uuid7()), coalesce(u.tenant, ''), coalesce(u.queue, y.queue, case when y.name is null then u.declared_queue end, 'default'), coalesce(u.lane, ''), u.task_type,
-           u.payload, coalesce(u.priority, y.priority, case when y.name is null then u.declared_priority end, 5),
-           coalesce(u.scheduled_at, _octop_now() + make_interval(secs => u.delay_seconds), _octop_now()),
-           u.max_retries, u.timeout_seconds, u.retry_policy, u.tags::text[], u.meta, u.retry_of, v_caller, u.min_version
-      from unnest(v_ids, task_types, v_payloads, queues, lanes, tenants, priorities, scheduled_at, delay_seconds, max_retries,
-                  timeout_seconds, v_policies, tags, v_metas, retry_of, declared_queues, declared_priorities, min_versions)
-             u (id, task_type, payload, queue, lane, tenant, priority, scheduled_at, delay_seconds, max_retries,
-                timeout_seconds, retry_policy, tags, meta, retry_of, declared_queue, declared_priority, min_version)
-      left join octop_task_types y on y.name = u.task_type
-     where u.id <> all (v_known)
-    on conflict (id) do nothing
-    returning octop_tasks_live.id, octop_tasks_live.tenant, octop_tasks_live.queue, octop_tasks_live.scheduled_at
-  ), g as (
-    select m.tenant, m.queue, count(*) as n, min(m.scheduled_at) as due from made m group by m.tenant, m.queue
-  ), counted as (
-    insert into _octop_counter_deltas (tenant, queue, status, day, n) select g.tenant, g.queue, 'waiting', '-infinity', g.n from g
-  )
-  select (select array_agg(g.queue) from g), (select array_agg(g.due) from g),
-         case when fresh then null else (select coalesce(array_agg(m.id), '{}') from made m) end
-    into v_queues, v_due, v_made;
+    select u.id, coalesce(tenants[1], ''), v_queues[1], coalesce(lanes[1], ''), v_type,
+           u.payload, coalesce(priorities[1], v_priority, 5), v_due[1], max_retries[1], timeout_seconds[1],
+           v_policies[1], tags[1]::text[], v_metas[1], retry_of[1], v_caller, min_versions[1]
+      from unnest(v_ids, v_payloads) u (id, payload);
+    insert into _octop_counter_deltas (tenant, queue, status, day, n) values (coalesce(tenants[1], ''), v_queues[1], 'waiting', '-infinity', v_count);
+  else
+    with made as (
+      insert into octop_tasks_live (id, tenant, queue, lane, task_type, payload, priority, scheduled_at, max_retries, timeout_seconds,
+                                    retry_policy, tags, meta, retry_of, created_by, min_version)
+      select coalesce(u.id, octop_uuid7()), coalesce(u.tenant, ''), coalesce(u.queue, y.queue, case when y.name is null then u.declared_queue end, 'default'), coalesce(u.lane, ''), u.task_type,
+             u.payload, coalesce(u.priority, y.priority, case when y.name is null then u.declared_priority end, 5),
+             coalesce(u.scheduled_at, _octop_now() + make_interval(secs => u.delay_seconds), _octop_now()),
+             u.max_retries, u.timeout_seconds, u.retry_policy, u.tags::text[], u.meta, u.retry_of, v_caller, u.min_version
+        from unnest(v_ids, task_types, v_payloads, queues, lanes, tenants, priorities, scheduled_at, delay_seconds, max_retries,
+                    timeout_seconds, v_policies, tags, v_metas, retry_of, declared_queues, declared_priorities, min_versions)
+               u (id, task_type, payload, queue, lane, tenant, priority, scheduled_at, delay_seconds, max_retries,
+                  timeout_seconds, retry_policy, tags, meta, retry_of, declared_queue, declared_priority, min_version)
+        left join octop_task_types y on y.name = u.task_type
+       where u.id not in (select unnest(v_known))
+      on conflict (id) do nothing
+      returning octop_tasks_live.id, octop_tasks_live.tenant, octop_tasks_live.queue, octop_tasks_live.scheduled_at
+    ), g as (
+      select m.tenant, m.queue, count(*) as n, min(m.scheduled_at) as due from made m group by m.tenant, m.queue
+    ), counted as (
+      insert into _octop_counter_deltas (tenant, queue, status, day, n) select g.tenant, g.queue, 'waiting', '-infinity', g.n from g
+    )
+    select (select array_agg(g.queue) from g), (select array_agg(g.due) from g),
+           case when not fresh then (select coalesce(array_agg(m.id), '{}') from made m) end, (select sum(g.n) from g)
+      into v_queues, v_due, v_made, v_new;
+    if fresh and coalesce(v_new, 0) < v_count then
+      raise exception 'octop: the id of one of these tasks exists already' using errcode = 'unique_violation', hint = 'Leave fresh out to look first.';
+    end if;
+  end if;
   if v_queues is not null then
-    perform _octop_wake(v_queues, v_due);
+    perform from _octop_sleepers s where s.queue = any (v_queues) and s.wake_at > '-infinity' limit 1;
+    -- an old snapshot may hide that somebody sleeps
+    if found or current_setting('transaction_isolation') <> 'read committed' then
+      perform _octop_wake(v_queues, v_due);
+    end if;
   end if;
   -- fresh is the caller's word; a live task with the id of a frozen one could never freeze, and would stop its worker
-  if fresh and ids is not null and exists (select from unnest(v_ids) u (id) join octop_tasks_frozen f on f.id between u.id and u.id) then
-    raise exception 'octop: the id of one of these tasks exists already' using errcode = 'unique_violation', hint = 'Leave fresh out to look first.';
+  if fresh and ids is not null then
+    perform from octop_tasks_frozen f where f.id = any (v_ids) limit 1;
+    if found then
+      raise exception 'octop: the id of one of these tasks exists already' using errcode = 'unique_violation', hint = 'Leave fresh out to look first.';
+    end if;
   end if;
-  if fresh then
+  if fresh and v_count = 1 then
+    id := v_ids[1];
+    created := true;
+    return next;
+  elsif fresh then
     return query select u, true from unnest(v_ids) u;
   else
-    return query select u, u = any (v_made) from unnest(v_ids) u;
+    return query select u, u in (select unnest(v_made)) from unnest(v_ids) u;
   end if;
 end $$;
 comment on function octop_enqueue_many(text[], text[], uuid[], text[], text[], text[], integer[], timestamptz[], double precision[], integer[],
