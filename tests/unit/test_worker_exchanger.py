@@ -72,6 +72,22 @@ class FakeLink:
     def names_known(self):
         return ("octop_exchange", "octop_sleep", "octop_doubtful", "octop_doubt", "octop_release_unheld", *self.answers)
 
+    async def open(self, *, seconds=0.0):
+        self.names.append("open")
+        self.values.append({})
+        if isinstance(answer := self.answers.get("open"), BaseException):
+            raise answer
+        await asyncio.sleep(0)
+
+    async def rest(self):
+        self.names.append("rest")
+        self.values.append({})
+        await asyncio.sleep(0)
+
+    def cut(self):
+        self.names.append("cut")
+        self.values.append({})
+
     async def pause(self, seconds=None):
         self.pauses.append(seconds)
         await asyncio.sleep(0)
@@ -427,11 +443,11 @@ def taken_back(holdings):
 @loop_test
 async def test_what_waits_for_its_older_attempt_is_released_when_the_worker_stops():
     before, meanwhile = runtime(), runtime()
-    before._claims.deliver(Exchanged([taken_back(before.holdings)], [], {}, 0), {"default": 1})
+    before._claims.deliver(Exchanged([taken_back(before.holdings)], [], {}, 0), {"default": 1}, 0)
     assert before.holdings.outbox.outcomes == []
     before.shutdown.begin(0)
     meanwhile.shutdown.begin(0)
-    meanwhile._claims.deliver(Exchanged([taken_back(meanwhile.holdings)], [], {}, 0), {"default": 1})
+    meanwhile._claims.deliver(Exchanged([taken_back(meanwhile.holdings)], [], {}, 0), {"default": 1}, 0)
     for each in (before, meanwhile):
         assert [(it.fence, it.kind) for it in each.holdings.outbox.outcomes] == [
             (Fence("1", 2, "d"), OutcomeKind.RELEASED)

@@ -1,6 +1,7 @@
 """While a backlog is worked off, a second exchange is under way beside the first: when, for what, and when not."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -166,6 +167,8 @@ async def test_what_the_second_could_not_hand_in_goes_with_the_first_and_it_rest
         later = "".join(values["done_ids"] for values in desk.link.exchanges()[tried - 1 :])
         assert all(each in later for each in lost.strip("{}").split(","))
         assert len(desk.second.exchanges()) == 1, "it rests"
+        front = [values["marks_id"] for values in desk.link.exchanges()[tried - 1 : tried + 2]]
+        assert None in front, "what it had claimed lies before the marks"
         assert desk.pool.asked <= LIMIT
         assert ("octop_release_unheld" in desk.link.names) == isinstance(error, DatabaseUnreachableError)
         running.cancel()
@@ -217,3 +220,88 @@ async def test_a_worker_is_not_idle_while_the_second_exchange_is_under_way():
         assert idle[0] is False
         running.cancel()
     await desk.pool.close(1)
+
+
+@loop_test
+async def test_a_second_connection_that_can_not_be_opened_was_given_nothing():
+    backlog = Backlog()
+    desk = backlog.desk
+    desk.second.answers["open"] = DatabaseUnreachableError("no room")
+    await backlog.run_until(lambda: len(desk.second.pauses) > 1)
+    assert desk.second.exchanges() == []
+    assert "octop_release_unheld" not in desk.link.names, "no answer was lost"
+    assert min(desk.second.pauses) >= 10, "whoever has no room is not asked again and again"
+
+
+@loop_test
+async def test_a_second_connection_that_has_been_idle_for_long_is_opened_anew(monkeypatch):
+    backlog = Backlog()
+    desk = backlog.desk
+    await backlog.run_until(lambda: len(desk.second.exchanges()) > 3)
+    assert "rest" not in desk.second.names[desk.second.names.index("octop_exchange") :]
+    desk.exchanger._second_used_at -= 31
+    rested = len(desk.second.names)
+    await backlog.run_until(lambda: len(desk.second.names) > rested + 2)
+    assert desk.second.names[rested] == "rest"
+
+
+@loop_test
+async def test_what_hangs_in_the_second_does_not_keep_a_worker_from_stopping():
+    backlog = Backlog()
+    desk = backlog.desk
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(desk.exchanger.run())
+        await backlog.until(lambda: len(desk.second.exchanges()) > 3)
+        await backlog.stop_the_second()
+        desk.exchanger.end()
+        await backlog.until(lambda: "cut" in desk.second.names)
+        desk.second.answers["octop_exchange"] = DatabaseUnreachableError("cut")
+        backlog.held[id(desk.second)].set()
+        await running
+    assert len(desk.holdings.outbox) == 0, "what it carried went with the first"
+    await desk.pool.close(1)
+
+
+@loop_test
+async def test_what_was_asked_before_a_notification_moves_no_mark():
+    backlog = Backlog()
+    desk = backlog.desk
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(desk.exchanger.run())
+        await backlog.until(lambda: len(desk.second.exchanges()) > 3)
+        await backlog.stop_the_second()
+        desk.claims.marks.forget()
+        desk.claims.claiming = False
+        backlog.held[id(desk.second)].set()
+        await backlog.until(lambda: not desk.exchanger._second.is_under_way)
+        await asyncio.sleep(0.01)
+        assert desk.claims.marks.by_queue == {}
+        running.cancel()
+    await desk.pool.close(1)
+
+
+def test_the_second_asks_for_nothing_while_a_look_from_the_front_is_due():
+    async def story():
+        desk = Desk(LIMIT)
+        marks, exchanger = desk.claims.marks, desk.exchanger
+        exchanger._nudged = False
+        marks.claimed("q", [claimed()])
+        assert exchanger._wanted_besides() == {}, "it is due from the start"
+        marks.looked(began=time.monotonic(), now=time.monotonic())
+        assert exchanger._wanted_besides() == {"q": LIMIT // 2}
+        exchanger.nudge()
+        assert exchanger._wanted_besides() == {}
+
+    asyncio.run(story())
+
+
+def test_lanes_that_appear_in_a_backlog_end_its_marks():
+    async def story():
+        desk = Desk(LIMIT)
+        claims = desk.claims
+        claims.marks.claimed("q", [claimed()])
+        claims.deliver(Exchanged([claimed(lane="l")], [], {"q": "l"}, 0), {"q": 1}, claims.marks.generation)
+        assert claims.marks.by_queue == {}
+        await desk.pool.close(1)
+
+    asyncio.run(story())

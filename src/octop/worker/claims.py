@@ -79,8 +79,14 @@ class Claims:
         for name, count in wanted.items():
             self.pools[name].asked -= count
 
-    def deliver(self, answer: Exchanged, wanted: Mapping[str, int]) -> bool:
-        """Give the tasks to their queues; True when a look behind marks found too little: there may be something before them."""
+    def deliver(self, answer: Exchanged, wanted: Mapping[str, int], generation: int) -> bool:
+        """Give the tasks to their queues; True when a look behind marks found too little: there may be something before them.
+
+        Args:
+            answer: What came.
+            wanted: What was asked for.
+            generation: Of the marks when it was asked for.
+        """
         self.lanes.update(answer.lanes)
         fresh = self._holdings.accept(answer.tasks)
         if self.ended:
@@ -99,9 +105,11 @@ class Claims:
                 self.pools[name].add(mine)
         short = False
         for name, count in wanted.items():
+            if name in answer.lanes:
+                self.marks.short(name)
             if by_queue[name] >= count:
                 self.more.add(name)
-                if name not in answer.lanes:
+                if name not in answer.lanes and generation == self.marks.generation:
                     self.marks.claimed(name, [each for each in answer.tasks if each.queue == name])
             else:
                 self.more.discard(name)

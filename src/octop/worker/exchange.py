@@ -11,7 +11,7 @@ from octop.model.errors import InvalidTaskError, OctopError, TryAgainError, Unex
 from octop.model.task import Exchanged, Outcome, Success
 from octop.worker.claims import Claims
 from octop.worker.holdings import Holdings
-from octop.worker.link import Link
+from octop.worker.link import CALL_SECONDS_MAX, Link
 from octop.worker.report import plain_failure
 from octop.worker.trouble import is_about_values
 
@@ -57,12 +57,15 @@ class Exchange:
         # most applications count no versions: nothing is sent for them
         self._versions = None if set(task_types.values()) <= {1} else list(task_types.values())
 
-    async def run(self, wanted: Mapping[str, int], *, awake: bool = False) -> Exchanged:
+    async def run(
+        self, wanted: Mapping[str, int], *, awake: bool = False, seconds: float = CALL_SECONDS_MAX
+    ) -> Exchanged:
         """Make one exchange.
 
         Args:
             wanted: How many tasks to ask for, by queue.
             awake: Take back what the worker said when it fell asleep.
+            seconds: How long to wait for the answer.
 
         Raises:
             OctopError: The outcomes are in the outbox again. After DatabaseUnreachableError tasks may have been claimed all the same.
@@ -71,7 +74,7 @@ class Exchange:
         self._claims.ask(wanted)
         successes, outcomes = self._holdings.outbox.take()
         try:
-            answer = await self._hand_in(wanted, successes, outcomes, awake=awake)
+            answer = await self._hand_in(wanted, successes, outcomes, awake=awake, seconds=seconds)
         except (InvalidTaskError, UnexpectedDatabaseError) as error:
             if not (successes or outcomes) or not is_about_values(error):
                 self._holdings.outbox.put_back(successes, outcomes)
@@ -88,7 +91,13 @@ class Exchange:
         return answer
 
     async def _hand_in(
-        self, wanted: Mapping[str, int], successes: list[Success], outcomes: list[Outcome], *, awake: bool
+        self,
+        wanted: Mapping[str, int],
+        successes: list[Success],
+        outcomes: list[Outcome],
+        *,
+        awake: bool = False,
+        seconds: float = CALL_SECONDS_MAX,
     ) -> Exchanged:
         careful = False
         while True:
@@ -105,7 +114,8 @@ class Exchange:
                         awake=awake,
                         versions=self._versions,
                         marks=self._claims.marks.by_queue,
-                    )
+                    ),
+                    seconds=seconds,
                 )
             except TryAgainError:
                 if self.link.is_over:
@@ -140,7 +150,7 @@ class Exchange:
     async def _alone(self, successes: list[Success], outcomes: list[Outcome]) -> OctopError | None:
         """Hand in one outcome, or a failure in its place. Return the error when not even that is kept: it is not the outcome's fault."""
         try:
-            self._settle(await self._hand_in({}, successes, outcomes, awake=False), successes, outcomes)
+            self._settle(await self._hand_in({}, successes, outcomes), successes, outcomes)
         except (InvalidTaskError, UnexpectedDatabaseError) as error:
             if not is_about_values(error):
                 raise
@@ -156,7 +166,7 @@ class Exchange:
             final=bool(successes),
         )
         try:
-            self._settle(await self._hand_in({}, [], [replacement], awake=False), [], [replacement])
+            self._settle(await self._hand_in({}, [], [replacement]), [], [replacement])
         except (InvalidTaskError, UnexpectedDatabaseError) as error:
             if not is_about_values(error):
                 raise

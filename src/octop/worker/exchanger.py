@@ -22,7 +22,10 @@ log = logging.getLogger(__name__)
 
 STRAY_LOOKS: Final = 3
 STRAY_SECONDS: Final = 5.0
-HELP_PAUSE_SECONDS: Final = 1.0
+SECOND_SECONDS_MAX: Final = 3.0
+SECOND_IDLE_SECONDS: Final = 30.0
+SECOND_REST_SECONDS: Final = 30.0
+LAST_ANSWER_SECONDS: Final = 1.0
 
 
 class Exchanger:
@@ -75,7 +78,9 @@ class Exchanger:
         self._idle_at = 0.0
         self._nudged = True
         self._was_short = False
-        self._is_helpful = asyncio.Event()
+        self._first_is_under_way = asyncio.Event()
+        self._second_used_at = 0.0
+        self._second_trouble = Trouble("the second exchange is refused", worker_id, endless=True)
 
     def nudge(self) -> None:
         """Look at once: something may have come."""
@@ -87,6 +92,8 @@ class Exchanger:
         self._claims.claiming = False
         self._claims.ended = True
         self._holdings.urgent.set()
+        # what it carries can go with the first
+        asyncio.get_running_loop().call_later(LAST_ANSWER_SECONDS, self._second.link.cut)
 
     def give_up(self) -> None:
         """Wait for the database no longer: the lease covers what could not be handed in."""
@@ -101,9 +108,9 @@ class Exchanger:
             ExceptionGroup: With an OctopError, which no further try would mend: the schema or the rights are gone.
         """
         async with asyncio.TaskGroup() as group:
-            helper = group.create_task(self._help())
+            second = group.create_task(self._exchange_besides())
             await self._lead()
-            helper.cancel()
+            second.cancel()
 
     async def _lead(self) -> None:
         while not (self._claims.ended and not self._holds_anything()):
@@ -184,29 +191,29 @@ class Exchanger:
             await self._sleeper.ask_doubt()
         began = time.monotonic()
         from_front = bool(wanted) and not marks.current(began)
-        self._is_helpful.set()
+        generation = marks.generation
+        self._first_is_under_way.set()
         try:
-            answer = await self._exchange(self._first, wanted, awake=self._sleeper.must_clear())
+            answer = await self._first.run(wanted, awake=self._sleeper.must_clear())
+        except DatabaseUnreachableError:
+            self._suspect_strays(wanted)
+            raise
         finally:
-            self._is_helpful.clear()
+            self._first_is_under_way.clear()
         if from_front:
             marks.looked(began=began, now=time.monotonic())
         if wanted:
-            await self._looked(answer, wanted)
+            await self._looked(answer, wanted, generation)
         self._trouble.over()
 
-    async def _exchange(self, exchange: Exchange, wanted: Mapping[str, int], *, awake: bool = False) -> Exchanged:
-        try:
-            return await exchange.run(wanted, awake=awake)
-        except DatabaseUnreachableError:
-            if wanted:
-                self._stray_looks = STRAY_LOOKS
-                self._stray_look_at = 0.0
-            raise
+    def _suspect_strays(self, wanted: Mapping[str, int]) -> None:
+        if wanted:
+            self._stray_looks = STRAY_LOOKS
+            self._stray_look_at = 0.0
 
-    async def _looked(self, answer: Exchanged, wanted: Mapping[str, int]) -> None:
+    async def _looked(self, answer: Exchanged, wanted: Mapping[str, int], generation: int) -> None:
         before = dict(self._claims.lanes)
-        short = self._claims.deliver(answer, wanted)
+        short = self._claims.deliver(answer, wanted, generation)
         if self._claims.ended:
             return
         found = bool(answer.tasks) or answer.parked > 0
@@ -214,7 +221,8 @@ class Exchanger:
             self._rounds.found()
         self._was_short |= short  # the marks of that queue are gone; those of the others hold
         look_on = answer.parked > 0 or (not found and self._rounds.go_on(before, answer.lanes))
-        await self._sleeper.looked(wanted, found=found or look_on or short, interval_seconds=self.interval_seconds)
+        awake = found or look_on or short or self._second.is_under_way
+        await self._sleeper.looked(wanted, found=awake, interval_seconds=self.interval_seconds)
         if look_on:
             self._nudged = True
         elif not found and not short and not self._holds_anything():
@@ -234,32 +242,57 @@ class Exchanger:
                 "released tasks whose claim never reached us: %d", released, extra={"worker_id": self._worker_id}
             )
 
-    # --- help -----------------------------------------------------------------------------------------------------------
+    # --- the second -----------------------------------------------------------------------------------------------------
 
-    async def _help(self) -> None:
-        """Make exchanges on the second connection, each while the first is at work."""
-        urgent = self._holdings.urgent
+    async def _exchange_besides(self) -> None:
+        """Make exchanges on the second connection, each while the first is under way."""
+        urgent, link = self._holdings.urgent, self._second.link
         while True:
-            await self._is_helpful.wait()
+            await self._first_is_under_way.wait()
+            if time.monotonic() - self._second_used_at > SECOND_IDLE_SECONDS:
+                await link.rest()  # what has been silent for long may be dead, and what it was given would wait
             await urgent.wait()
-            if not self._is_helpful.is_set():
+            if not self._first_is_under_way.is_set():
                 continue  # it was meant for the first
             urgent.clear()
-            if not (wanted := self._wanted_besides()):
+            if not self._wanted_besides():
                 continue
             try:
-                answer = await self._exchange(self._second, wanted)
-            except OctopError as error:
-                urgent.set()  # what it had is in the outbox again
-                pause = None if isinstance(error, DatabaseUnreachableError) else HELP_PAUSE_SECONDS
-                await self._second.link.pause(pause)
+                await link.open(seconds=SECOND_SECONDS_MAX)
+            except OctopError:
+                await link.pause(SECOND_REST_SECONDS)
                 continue
-            self._was_short |= self._claims.deliver(answer, wanted)
-            self._nudged |= answer.parked > 0
-            urgent.set()
+            if self._first_is_under_way.is_set() and (wanted := self._wanted_besides()):
+                await self._second_cycle(wanted)
+
+    async def _second_cycle(self, wanted: Mapping[str, int]) -> None:
+        generation = self._claims.marks.generation
+        try:
+            answer = await self._second.run(wanted, seconds=SECOND_SECONDS_MAX)
+        except OctopError as error:
+            self._nudged = True  # what it had is in the outbox again, and what it claimed lies before the marks
+            self._holdings.urgent.set()
+            unreachable = isinstance(error, DatabaseUnreachableError)
+            if unreachable:
+                self._suspect_strays(wanted)
+            await self._second.link.pause(None if unreachable else self._second_trouble.bear(error))
+            return
+        finally:
+            self._second_used_at = time.monotonic()
+        self._second_trouble.over()
+        self._was_short |= self._claims.deliver(answer, wanted, generation)
+        self._nudged |= answer.parked > 0
+        self._holdings.urgent.set()
 
     def _wanted_besides(self) -> dict[str, int]:
-        if self._stray_looks or time.monotonic() < self._holdings.outbox.not_before:
+        """Return what the second may ask for now: nothing while strays may exist, or while a look from the front is due."""
+        now = time.monotonic()
+        if (
+            self._stray_looks
+            or self._nudged
+            or now < self._holdings.outbox.not_before
+            or self._claims.marks.is_look_due(now)
+        ):
             return {}
         return self._claims.wanted_besides()
 

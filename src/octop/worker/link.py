@@ -50,7 +50,15 @@ def pause_before_try(number: int, salt: str) -> float:
 class Link:
     """One connection of one purpose, opened when it is first used and opened again after each failure."""
 
-    def __init__(self, place: Place, purpose: str, salt: str, *, is_over: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        place: Place,
+        purpose: str,
+        salt: str,
+        *,
+        is_over: Callable[[], bool] = lambda: False,
+        lack: str | None = None,
+    ) -> None:
         """Remember where to and what for.
 
         Args:
@@ -58,11 +66,13 @@ class Link:
             purpose: Shown as part of ``application_name``.
             salt: Spreads the pauses of several workers.
             is_over: Tells ``patiently`` to give up.
+            lack: What to say when there is no connection; None = that there is no database.
         """
         self._place = place
         self._purpose = purpose
         self._salt = salt
         self._is_over = is_over
+        self._lack = lack or f"no database ({purpose}), trying again"
         self._connection: Any = None
         self._lock = asyncio.Lock()
         self._failures = 0
@@ -108,6 +118,25 @@ class Link:
             log.info("the database answers again (%s)", self._purpose)
         return answer
 
+    async def open(self, *, seconds: float = CONNECT_SECONDS_MAX) -> None:
+        """Make sure that there is a connection, before anything is handed over to it.
+
+        Raises:
+            DatabaseUnreachableError: There is none. Nothing was asked for.
+        """
+        async with self._lock:
+            try:
+                await self._opened(seconds)
+            except DatabaseUnreachableError as error:
+                self._failures += 1
+                self._complain(error)
+                raise
+
+    async def rest(self) -> None:
+        """Close a connection that nobody uses; the next call opens another."""
+        async with self._lock:
+            await self._drop()
+
     async def patiently(self, make: Callable[[], Call[R]], *, seconds: float = CALL_SECONDS_MAX) -> R:
         """Run a call until the database has answered, with growing pauses.
 
@@ -136,8 +165,8 @@ class Link:
                 await self._closing.wait()
 
     def cut(self) -> None:
-        """End what is under way: its waiter gets DatabaseUnreachableError."""
-        if self._connection is not None:
+        """End what is under way: its waiter gets DatabaseUnreachableError. An idle connection stays as it is."""
+        if self._connection is not None and self._lock.locked():
             cut(self._connection)
 
     def give_up(self) -> None:
@@ -180,4 +209,4 @@ class Link:
         now = time.monotonic()
         if now - self._complained_at >= QUIET_SECONDS and not self._closing.is_set():
             self._complained_at = now
-            log.warning("no database (%s), trying again: %s", self._purpose, error.message)
+            log.warning("%s: %s", self._lack, error.message)

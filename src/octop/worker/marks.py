@@ -23,16 +23,27 @@ class Marks:
 
     Attributes:
         by_queue: By queue and priority, time and id of the last task that was claimed there.
+        generation: Rises when they are forgotten: what was asked before that moves none.
     """
 
     def __init__(self) -> None:
         """Begin at the front."""
         self.by_queue: dict[str, dict[int, tuple[str, str]]] = {}
+        self.generation = 0
         self._until = 0.0
 
     def forget(self) -> None:
         """Look from the front next time."""
+        self.generation += 1
         self.by_queue.clear()
+
+    def is_look_due(self, now: float) -> bool:
+        """Tell whether the next look is to be one from the front.
+
+        Args:
+            now: Monotonic moment.
+        """
+        return now >= self._until
 
     def current(self, now: float) -> Mapping[str, Mapping[int, tuple[str, str]]]:
         """Return the marks that hold now; none = the next look is one from the front.
@@ -40,7 +51,7 @@ class Marks:
         Args:
             now: Monotonic moment.
         """
-        if now >= self._until:
+        if self.is_look_due(now):
             self.forget()
         return self.by_queue
 

@@ -93,7 +93,13 @@ class Runtime:
             version=version,
         )
         self._exchange_link = Link(options, "exchange", worker_id, is_over=lambda: self.shutdown.is_hopeless)
-        self._second_link = Link(options, "exchange", f"{worker_id}/2", is_over=lambda: self.shutdown.is_hopeless)
+        self._second_link = Link(
+            options,
+            "exchange",
+            f"{worker_id}/2",
+            is_over=lambda: self.shutdown.is_hopeless,
+            lack="one exchange at a time, for there is no second connection",
+        )
         self._control_link = Link(options, "control", worker_id, is_over=self._over.is_set)
         self.holdings = self._holdings = Holdings()
         self._children = Children(options.application, options.import_folder)
