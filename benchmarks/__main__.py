@@ -19,6 +19,7 @@ from benchmarks import (
     bench_growth,
     bench_latency,
     bench_memory,
+    bench_notify,
     bench_payload,
     bench_processes,
     bench_startup,
@@ -26,13 +27,14 @@ from benchmarks import (
 )
 from benchmarks.contender import tell
 from benchmarks.report import Report
-from benchmarks.script import Extent, arena, stop_in_order
+from benchmarks.script import Extent, above_zero, arena, contenders, stop_in_order
 
 SCRIPTS = {
     "drain": bench_drain.measure,
     "enqueue": bench_enqueue.measure,
     "latency": bench_latency.measure,
     "growth": bench_growth.measure,
+    "notify": bench_notify.measure,
     "wal": bench_wal.measure,
     "memory": bench_memory.measure,
     "processes": bench_processes.measure,
@@ -48,8 +50,8 @@ def main() -> int:
     )
     parser.add_argument("--full", action="store_true", help="all of it, an hour and more; the default is a short form")
     parser.add_argument("--scripts", help=f"only these, separated by commas: {', '.join(SCRIPTS)}")
-    parser.add_argument("--only", help="names of contenders, separated by commas")
-    parser.add_argument("--rounds", type=int, help="how often each contender runs")
+    parser.add_argument("--only", type=contenders, help="names of contenders, separated by commas")
+    parser.add_argument("--rounds", type=above_zero, help="how often each contender runs")
     parser.add_argument("--durable", action="store_true", help="wait for the disk at each commit")
     given = parser.parse_args()
     chosen = given.scripts.split(",") if given.scripts else list(SCRIPTS)
@@ -57,7 +59,7 @@ def main() -> int:
     if unknown:
         parser.error(f"no script is called {', '.join(unknown)}; there are {', '.join(SCRIPTS)}")
     signal.signal(signal.SIGTERM, stop_in_order)
-    with arena(durable=given.durable, in_memory=not given.full) as place:
+    with arena(durable=given.durable, full=given.full) as place:
         report = Report(given.full, {"version": place.server.version, **place.server.settings})
         extent = Extent(given.full, given.rounds, given.only)
         for name in chosen:

@@ -20,7 +20,7 @@ RULE = (
 
 
 def measure(arena: Arena, extent: Extent) -> list[Answer]:
-    seconds = 4.0 if extent.full else 0.8
+    seconds = 4.0 if extent.full else 0.5
 
     def one(peer: Peer) -> dict[str, Any]:
         with arena.fresh(peer) as dsn:
@@ -28,7 +28,7 @@ def measure(arena: Arena, extent: Extent) -> list[Answer]:
             return arena.run(peer, dsn, ["enqueue", "drain"], tasks=count)
 
     peers = arena.present(extent.peers(CONTENDERS))
-    found = rounds(arena, peers, extent.turns(3, 5), one, "drain", slow_once=not extent.full)
+    found = rounds(arena, peers, extent.turns(2, 5), one, "drain", slow_once=not extent.full)
     answer = Answer("Drain", "tasks/s", base="octop", rule=RULE, absent=arena.missing())
     for name, runs in found.items():
         rates = [run["tasks"] / run["drain_seconds"] for run in runs]

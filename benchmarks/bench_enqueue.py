@@ -11,16 +11,16 @@ interface takes the caller's connection.
 from typing import Any, Final
 
 from benchmarks.answer import Answer, Line
-from benchmarks.contender import Arena, median, rounds
+from benchmarks.contender import SLOW, Arena, median, rounds
 from benchmarks.peers.peer import CONTENDERS, Peer
 from benchmarks.script import Extent, main
 
 ENQUEUERS: Final = tuple(peer for peer in CONTENDERS if peer.name != "octop-inside")
 PHASES: Final = {
-    "enqueue": ("Enqueue in bulk", 10_000),
-    "one_by_one": ("Enqueue one by one, each awaited before the next", 250),
-    "together": ("Enqueue one by one, 200 awaited concurrently", 1_000),
-    "transaction": ("Enqueue in the caller's transaction", 250),
+    "enqueue": ("Enqueue in bulk", 5_000),
+    "one_by_one": ("Enqueue one by one, each awaited before the next", 100),
+    "together": ("Enqueue one by one, 200 awaited concurrently", 400),
+    "transaction": ("Enqueue in the caller's transaction", 100),
 }
 WITHOUT_BULK: Final = {"celery", "dramatiq", "saq"}
 
@@ -29,12 +29,14 @@ def counts(peer: Peer, factor: int) -> dict[str, int]:
     """Return how many tasks each phase gets."""
     found = {phase: count * factor for phase, (_, count) in PHASES.items()}
     if peer.name in WITHOUT_BULK:
-        found["enqueue"] = found["together"] = 250 * factor
+        found["enqueue"] = found["together"] = 200 * factor
+    elif peer.rate < SLOW:
+        found["enqueue"] = 1_000 * factor
     return found
 
 
 def measure(arena: Arena, extent: Extent) -> list[Answer]:
-    factor = 10 if extent.full else 1
+    factor = 20 if extent.full else 1
 
     def one(peer: Peer) -> dict[str, Any]:
         with arena.fresh(peer) as dsn:

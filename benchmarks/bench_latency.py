@@ -3,6 +3,7 @@
     python -m benchmarks.bench_latency [--full] [--only octop,graphile-worker]
 
 *Peers, idle*: producer and worker in one process, one task at a time, from before the enqueue call to the first line of the function.
+Celery's and Dramatiq's workers are processes of their own, as they always are.
 *Octop*: `octop worker` in a process of its own. Idle; under load (a producer adds some 2,000 tasks/s to the same queue); from the due
 time. *Claims*: as many connections as `db.connection_pool_size` claim and complete without a pause.
 
@@ -30,7 +31,8 @@ from octop.model.ids import new_id
 from octop.model.task import Fence, Success
 from octop.model.work import TaskTypePolicy
 
-PEERS: Final = tuple(peer for peer in CONTENDERS if not peer.needs_redis and peer.name != "octop-inside")
+PEERS: Final = tuple(peer for peer in CONTENDERS if peer.name != "octop-inside")
+APART: Final = {peer.name for peer in CONTENDERS if peer.needs_redis}
 BARE: Final = "bare NOTIFY, SELECT"
 CLAIMERS: Final = 10
 """The default of db.connection_pool_size."""
@@ -60,13 +62,13 @@ def bare_round_trips(dsn: str, samples: int) -> list[float]:
 
 
 def measure(arena: Arena, extent: Extent) -> list[Answer]:
-    samples = 300 if extent.full else 15
+    samples = 300 if extent.full else 10
     turns = extent.turns(1, 5)
     bare: list[list[float]] = []
 
     def one(peer: Peer) -> dict[str, Any]:
         with arena.fresh(peer) as dsn:
-            return arena.run(peer, dsn, ["latency"], samples=samples, tasks=1)
+            return arena.run(peer, dsn, ["latency"], samples=samples, tasks=1, idle_seconds=0.8)
 
     peers = arena.present(extent.peers(PEERS))
     found: dict[str, list[dict[str, Any]]] = {}
@@ -79,7 +81,7 @@ def measure(arena: Arena, extent: Extent) -> list[Answer]:
         tell(f"latency {turn + 1} of {turns}: octop worker")
         for name, values in octop_cases(arena, samples).items():
             octop.setdefault(name, []).append(values)
-        octop.setdefault("claims", []).append(claims(arena, 20 if extent.full else 4))
+        octop.setdefault("claims", []).append(claims(arena, 20 if extent.full else 2))
     one_trip = statistics.median(value for values in bare for value in values)
     idle = Answer(
         "Enqueue to start, idle worker in the producer's process",
@@ -89,6 +91,9 @@ def measure(arena: Arena, extent: Extent) -> list[Answer]:
         absent=arena.missing(),
     )
     idle.lines = [line(name, [run["latency_ms"] for run in runs], one_trip) for name, runs in found.items()]
+    for each in idle.lines:
+        if each.name in APART:
+            each.note = "worker in processes of its own"
     idle.lines.sort(key=lambda each: each.value)
     own = Answer("Octop's latencies, worker in a process of its own", "ms, median", base=BARE, better="less")
     own.lines = [

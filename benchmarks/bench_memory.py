@@ -22,10 +22,10 @@ def measure(arena: Arena, extent: Extent) -> list[Answer]:
     def one(peer: Peer) -> dict[str, Any]:
         with arena.fresh(peer) as dsn:
             if peer.kind == "octop":
-                return {"worker_megabytes": idle(dsn, 5.0 if extent.full else 1.5)}
+                return {"worker_megabytes": idle(dsn, 5.0 if extent.full else 1.0)}
             if peer.needs_redis:  # their workers show themselves by running something
                 return arena.run(peer, dsn, ["enqueue", "drain"], tasks=50)
-            return arena.run(peer, dsn, ["idle"], tasks=1, idle_seconds=5.0 if extent.full else 1.5)
+            return arena.run(peer, dsn, ["idle"], tasks=1, idle_seconds=5.0 if extent.full else 1.0)
 
     peers = arena.present(extent.peers(HOLDERS))
     found = rounds(arena, peers, 1, one, "memory")
@@ -34,7 +34,7 @@ def measure(arena: Arena, extent: Extent) -> list[Answer]:
         values = [run["worker_megabytes"] for run in runs]
         answer.lines.append(Line(name, median(values), values))
     answer.lines.sort(key=lambda each: each.value)
-    return [answer, over_many(arena, 1_000_000 if extent.full else 60_000)]
+    return [answer, over_many(arena, 1_000_000 if extent.full else 30_000)]
 
 
 def idle(dsn: str, seconds: float) -> float:

@@ -7,6 +7,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,8 @@ from benchmarks.peers.peer import Peer
 from benchmarks.server import Server
 
 SECONDS_MAX = 300.0
+SECONDS_MAX_SHORT = 60.0
+"""After so long a program is ended, and its contender left out. In the short form sooner: who hangs must not cost the others theirs."""
 SLOW = 4_000
 """Tasks per second; a difference of a tenth says nothing about who is that far behind."""
 
@@ -24,9 +27,12 @@ class ContenderError(Exception):
     """A contender's program failed; the message has the end of what it said."""
 
 
+_BEGAN = time.monotonic()
+
+
 def tell(text: str) -> None:
-    """Say on stderr how far the run is."""
-    print(f"benchmarks: {text}", file=sys.stderr, flush=True)
+    """Say on stderr how far the run is, and since when it runs."""
+    print(f"benchmarks: {time.monotonic() - _BEGAN:4.0f} s  {text}", file=sys.stderr, flush=True)
 
 
 @dataclass(slots=True)
@@ -35,6 +41,7 @@ class Arena:
 
     server: Server
     redis: str | None = None
+    seconds_max: float = SECONDS_MAX
     absent: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     _templates: dict[str, str] = field(default_factory=dict)
@@ -100,9 +107,9 @@ class Arena:
             start_new_session=True,  # so that its workers end with it
         )
         try:
-            out, err = process.communicate(timeout=options.get("seconds_max", SECONDS_MAX))
+            out, err = process.communicate(timeout=self.seconds_max)
         except subprocess.TimeoutExpired as error:
-            message = f"{peer.name}: {', '.join(phases)} took longer than {SECONDS_MAX:.0f} s"
+            message = f"{peer.name}: {', '.join(phases)} took longer than {self.seconds_max:.0f} s"
             raise ContenderError(message) from error
         finally:
             _end_group(process)

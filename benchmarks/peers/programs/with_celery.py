@@ -24,7 +24,7 @@ app.conf.update(
     broker_connection_retry_on_startup=True,
     worker_hijack_root_logger=False,
 )
-stamp = contest.Stamp(Path(os.environ.get("BENCH_STAMPS", ".")))
+stamp = contest.Stamp(Path(os.environ.get("BENCH_STAMPS", ".")), last=True)
 
 
 @app.task(name="no_op", ignore_result=True)
@@ -51,13 +51,21 @@ class CeleryOnRedis(contest.Contender):
 
     async def phase_drain(self) -> dict[str, Any]:
         await self.open()
+        return await self.drained_by(*self.worker())
+
+    async def phase_latency(self) -> dict[str, Any]:
+        await self.open()
+        return await self.latency_of(*self.worker())
+
+    def worker(self) -> tuple[list[str], dict[str, str], Path]:
+        """Return the command of a worker, its environment, and the folder of its stamps."""
         folder = Path(tempfile.mkdtemp(prefix="octop-bench-"))
         environment = {**os.environ, "BENCH_REDIS": self.options["redis"], "BENCH_STAMPS": str(folder)}
         environment["PYTHONPATH"] = str(Path(__file__).parent)
         command = [sys.executable, "-m", "celery", "-A", "with_celery", "worker", "--queues=bench", "--loglevel=ERROR"]
         environment["BENCH_PREFETCH"] = str(self.options.get("prefetch", 128))
         command += ["--without-gossip", "--without-mingle", "--without-heartbeat", "--pidfile="]
-        return await self.drained_by(command, environment, folder)
+        return command, environment, folder
 
     async def left(self) -> bool:
         return bool(self.redis.llen("bench") or self.redis.hlen("unacked"))

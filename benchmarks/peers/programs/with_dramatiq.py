@@ -19,7 +19,7 @@ from dramatiq.brokers.redis import RedisBroker
 
 URL = os.environ.get("BENCH_REDIS", "redis://127.0.0.1:1")
 dramatiq.set_broker(RedisBroker(url=URL))
-stamp = contest.Stamp(Path(os.environ.get("BENCH_STAMPS", ".")))
+stamp = contest.Stamp(Path(os.environ.get("BENCH_STAMPS", ".")), last=True)
 LEFT = "dramatiq:bench.msgs"
 """Its hash of messages: one is taken out when it is acknowledged."""
 
@@ -46,11 +46,19 @@ class DramatiqOnRedis(contest.Contender):
 
     async def phase_drain(self) -> dict[str, Any]:
         await self.open()
+        return await self.drained_by(*self.worker())
+
+    async def phase_latency(self) -> dict[str, Any]:
+        await self.open()
+        return await self.latency_of(*self.worker())
+
+    def worker(self) -> tuple[list[str], dict[str, str], Path]:
+        """Return the command of a worker, its environment, and the folder of its stamps."""
         folder = Path(tempfile.mkdtemp(prefix="octop-bench-"))
         environment = {**os.environ, "BENCH_STAMPS": str(folder), "PYTHONPATH": str(Path(__file__).parent)}
         environment["dramatiq_queue_prefetch"] = str(self.options.get("prefetch", 1_000))
         command = [sys.executable, "-m", "dramatiq", "with_dramatiq", "--queues", "bench", "--skip-logging"]
-        return await self.drained_by(command, environment, folder)
+        return command, environment, folder
 
     async def left(self) -> bool:
         return bool(self.redis.hlen(LEFT))

@@ -19,11 +19,14 @@ class Saq(contest.Contender):
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__(options)
         logging.disable(logging.CRITICAL)
+        self.queue: Any = None
 
     async def setup(self) -> None:
         await self.open()
 
     async def open(self) -> None:
+        if self.queue is not None:  # a second one in the same process hangs, once in four runs
+            return
         self.queue = PostgresQueue.from_url(self.dsn, name="bench", min_size=4, max_size=20)
         await self.queue.connect()
         self.connection = await psycopg.AsyncConnection.connect(self.dsn, autocommit=True)
