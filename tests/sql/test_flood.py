@@ -5,7 +5,7 @@ from __future__ import annotations
 from octop.model.task import Success
 from tests.sql.crew import add, add_many, do, rows, value
 
-COUNT = 6_000
+COUNT = 5_000
 PAGES = "select pg_relation_size('octop_tasks_live') / current_setting('block_size')::int"
 
 
@@ -18,26 +18,26 @@ def flood(dba, worker):
 def test_the_live_table_returns_to_its_size(dba, hire):
     worker = hire()
     flood(dba, worker)
-    assert value(dba, PAGES) > 150
+    assert value(dba, PAGES) > 100
     do(dba, "vacuum octop_tasks_live")
     assert value(dba, PAGES) == 0
     assert value(dba, "select count(*) from octop_tasks where status = 'success'") == COUNT
 
 
-def test_a_second_flood_takes_the_room_of_the_first_and_index_pages_are_used_again(dba, hire):
+def test_floods_after_the_first_take_its_room_and_index_pages_are_used_again(dba, hire):
     worker = hire()
-    keeper = add(dba, "other")  # the table is never quite empty: nobody here runs it
-    flood(dba, worker)
-    add(dba, "other")  # and one stays at its end
-    do(dba, "vacuum octop_tasks_live")
+    add(dba, "other")  # the table is never quite empty: nobody here runs it
     sizes = (
         "select sum(pg_relation_size(i.indexrelid))::bigint from pg_index i where i.indrelid = 'octop_tasks_live'::regclass"
         " union all select pg_relation_size('octop_tasks_live')"
     )
-    before = rows(dba, sizes)
-    for _ in range(2):
+    found = []
+    for _ in range(5):
         flood(dba, worker)
+        add(dba, "other")  # and one stays at its end
         do(dba, "vacuum octop_tasks_live")
-    for (was,), (now,) in zip(before, rows(dba, sizes), strict=True):
-        assert now <= 1.5 * was
-    assert value(dba, "select status from octop_tasks where id = %s", keeper) == "pending"
+        found.append(rows(dba, sizes))
+    # what a vacuum deletes from an index, the one after it may give away: from the third on nothing grows
+    for (was,), (now,) in zip(found[2], found[4], strict=True):
+        assert now <= 1.2 * was, found
+    assert value(dba, "select count(*) from octop_tasks_live") == 6
