@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octop.model.task import Success
-from tests.sql.crew import add, add_many, do, rows, value
+from tests.sql.crew import add, add_many, do, value
 
 COUNT = 5_000
 PAGES = "select pg_relation_size('octop_tasks_live') / current_setting('block_size')::int"
@@ -24,20 +24,15 @@ def test_the_live_table_returns_to_its_size(dba, hire):
     assert value(dba, "select count(*) from octop_tasks where status = 'success'") == COUNT
 
 
-def test_floods_after_the_first_take_its_room_and_index_pages_are_used_again(dba, hire):
+def test_floods_after_the_first_take_its_room(dba, hire):
+    """Of the indexes nothing is said: the pages that a vacuum has deleted are given away when no transaction of the server is older."""
     worker = hire()
     add(dba, "other")  # the table is never quite empty: nobody here runs it
-    sizes = (
-        "select sum(pg_relation_size(i.indexrelid))::bigint from pg_index i where i.indrelid = 'octop_tasks_live'::regclass"
-        " union all select pg_relation_size('octop_tasks_live')"
-    )
     found = []
-    for _ in range(5):
+    for _ in range(4):
         flood(dba, worker)
         add(dba, "other")  # and one stays at its end
         do(dba, "vacuum octop_tasks_live")
-        found.append(rows(dba, sizes))
-    # what a vacuum deletes from an index, the one after it may give away: from the third on nothing grows
-    for (was,), (now,) in zip(found[2], found[4], strict=True):
-        assert now <= 1.2 * was, found
-    assert value(dba, "select count(*) from octop_tasks_live") == 6
+        found.append(value(dba, PAGES))
+    assert found[-1] <= 1.1 * found[0], found
+    assert value(dba, "select count(*) from octop_tasks_live") == 5
