@@ -1,8 +1,8 @@
-"""An SQL call as plain data, and the only two ways to run one.
+"""An SQL call as plain data, and the ways to run one, or many after each other.
 
 There are no twins: a function in ``octop.engine.calls`` returns a Call; ``run`` runs it on a blocking connection, ``run_async`` on an
-asynchronous one, ``octop.engine.foreign`` on a connection of another driver. psycopg is loaded by the first run, not by the
-description: the help of every command imports the calls that it would make.
+asynchronous one (``run_each`` and ``run_each_async`` many), ``octop.engine.foreign`` on a connection of another driver. psycopg is
+loaded by the first run, not by the description: the help of every command imports the calls that it would make.
 """
 
 from __future__ import annotations

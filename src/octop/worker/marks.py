@@ -67,13 +67,13 @@ class Marks:
     def claimed(self, queue: str, tasks: Iterable[Claimed]) -> None:
         """Move the marks of a queue behind a batch that came back full, in the order in which it came: by priority and time."""
         marks = self.by_queue.setdefault(queue, {})
-        for task in tasks:
-            if (
-                task.scheduled_at[4:5] != "-"
-            ):  # another DateStyle than ISO: not every zone that is printed can be read again
+        last = {task.priority: task for task in tasks}
+        for priority, task in last.items():
+            if task.scheduled_at[4:5] != "-":
+                # another DateStyle than ISO: not every zone that is printed can be read again
                 self.by_queue.pop(queue)
                 return
-            marks[task.priority] = (task.scheduled_at, task.id)
+            marks[priority] = (task.scheduled_at, task.id)
 
     def short(self, queue: str) -> bool:
         """Drop the marks of a queue whose batch did not come back full; True when it had some: look once more, from the front."""

@@ -64,7 +64,7 @@ class Pool:
     @property
     def is_roomy(self) -> bool:
         """Tell whether at least half of the places are free."""
-        return (self.limit - self.held - self.asked) * 2 >= self.limit
+        return self.free * 2 >= self.limit
 
     def add(self, tasks: Sequence[Claimed]) -> None:
         """Take tasks to be run, in this order."""

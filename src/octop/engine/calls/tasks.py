@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Any, Final, Literal, LiteralString, overload
 
+from octop.engine.array_text import array_text
 from octop.engine.call import Call, Rows, first_value
 from octop.model.work import NewTask, TaskRecord
 
@@ -40,31 +41,12 @@ _PARAMETERS: Final = {
 """The array for each field of a task."""
 
 
-def _array(values: Sequence[object]) -> str:
-    """Write an array as PostgreSQL reads it. A driver's own way looks at each value's type, which costs as much as binding a call."""
-    if values and values.count(values[0]) == len(values):  # such as the task types
-        return "{" + ",".join([_element(values[0])] * len(values)) + "}"
-    return "{" + ",".join([_element(value) for value in values]) + "}"
-
-
-def _element(value: object) -> str:
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    if value is None:
-        return "NULL"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, Sequence):  # tags: the text of an array
-        return _element(_array(value))
-    raise TypeError(type(value))
-
-
 def _columns(tasks: Sequence[NewTask], *, fresh: bool) -> dict[str, object]:
     """Return an array for each field, or None where all tasks leave it unset: then nothing is sent."""
     found: dict[str, object] = {"fresh": fresh}
     for field, column in zip(NewTask._fields, zip(*tasks, strict=True) if tasks else repeat(()), strict=False):
         said = field not in NewTask._field_defaults or column.count(NewTask._field_defaults[field]) < len(column)
-        found[_PARAMETERS[field]] = _array(column) if said else None
+        found[_PARAMETERS[field]] = array_text(column) if said else None
     return found
 
 
