@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
+import re
+import time
+
+import pytest
+
 from octop.model.task import Success
 from tests.sql.crew import add, add_many, do, value
 
-COUNT = 5_000
+COUNT = 3_000
 PAGES = "select pg_relation_size('octop_tasks_live') / current_setting('block_size')::int"
+
+
+def vacuum(dba):
+    """Vacuum until no dead row is left: a backend that is just starting anywhere on the server holds some back for a moment."""
+    said: list[str] = []
+    dba.add_notice_handler(lambda notice: said.append(notice.message_primary + (notice.message_detail or "")))
+    for _ in range(100):
+        said.clear()
+        do(dba, "vacuum (verbose) octop_tasks_live")
+        held = re.findall(
+            r"(\d+) (?:are dead but not yet removable|dead row versions cannot be removed)", "".join(said)
+        )
+        assert held, said
+        if not any(map(int, held)):
+            return
+        time.sleep(0.05)
+    pytest.fail("dead rows stay")
 
 
 def flood(dba, worker):
     add_many(dba, COUNT)
-    while tasks := worker.claim(2_000):
+    while tasks := worker.claim(1_000):
         worker.exchange(successes=[Success(task.fence) for task in tasks])
 
 
 def test_the_live_table_returns_to_its_size(dba, hire):
     worker = hire()
     flood(dba, worker)
-    assert value(dba, PAGES) > 100
-    do(dba, "vacuum octop_tasks_live")
+    assert value(dba, PAGES) > 60
+    vacuum(dba)
     assert value(dba, PAGES) == 0
     assert value(dba, "select count(*) from octop_tasks where status = 'success'") == COUNT
 
@@ -32,7 +54,7 @@ def test_floods_after_the_first_take_its_room(dba, hire):
     for _ in range(4):
         flood(dba, worker)
         add(dba, "other")  # and one stays at its end
-        do(dba, "vacuum octop_tasks_live")
         found.append(value(dba, PAGES))
+        vacuum(dba)
     assert found[-1] <= 1.1 * found[0], found
     assert value(dba, "select count(*) from octop_tasks_live") == 5

@@ -5,16 +5,12 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
-import pytest
-
 from tests.system.apps.running import one, until
 
 COUNT = 20_000
 CUTS = 8
 
 
-@pytest.mark.slow
-@pytest.mark.all_versions
 def test_a_backlog_is_worked_off_by_two_exchanges_and_whichever_is_cut_each_task_runs_once(
     start, rows, tmp_path, monkeypatch
 ):

@@ -1,6 +1,7 @@
 """While a backlog is worked off, a second exchange is under way beside the first: when, for what, and when not."""
 
 import asyncio
+import contextlib
 import time
 
 import pytest
@@ -53,6 +54,16 @@ class Backlog:
 
     async def run_until(self, look):
         await self.desk.run_until(look)
+
+    @contextlib.asynccontextmanager
+    async def at_work(self):
+        """Run the exchanger; begin when the second exchange has its part in it. Yield what runs."""
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(self.desk.exchanger.run())
+            await self.until(lambda: len(self.desk.second.exchanges()) > 3)
+            yield running
+            running.cancel()
+        await self.desk.pool.close(1)
 
     async def until(self, look):
         while not look():  # noqa: ASYNC110 - what is looked at has no event
@@ -123,9 +134,7 @@ async def test_strays_are_released_only_when_no_exchange_is_under_way_and_none_b
         return 0
 
     desk.link.answers["octop_release_unheld"] = release
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(desk.exchanger.run())
-        await backlog.until(lambda: len(desk.second.exchanges()) > 3)
+    async with backlog.at_work():
         await backlog.stop_the_second()
         desk.link.answers["octop_exchange"] = DatabaseUnreachableError("cut")
         await backlog.until(lambda: desk.exchanger._stray_looks)
@@ -140,8 +149,6 @@ async def test_strays_are_released_only_when_no_exchange_is_under_way_and_none_b
         seen, first = len(desk.second.exchanges()), len(desk.link.exchanges())
         await backlog.until(lambda: len(desk.link.exchanges()) > first + 10)
         assert len(desk.second.exchanges()) == seen
-        running.cancel()
-    await desk.pool.close(1)
 
 
 @pytest.mark.parametrize("error", [DatabaseUnreachableError("cut"), NotPermittedError("no right")])
@@ -179,9 +186,7 @@ async def test_what_the_second_could_not_hand_in_goes_with_the_first_and_it_rest
 async def test_a_worker_that_stops_waits_for_the_second_exchange_and_gives_back_what_it_brings():
     backlog = Backlog()
     desk = backlog.desk
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(desk.exchanger.run())
-        await backlog.until(lambda: len(desk.second.exchanges()) > 3)
+    async with backlog.at_work() as running:
         await backlog.stop_the_second()
         desk.link.answers["octop_exchange"] = EMPTY
         desk.exchanger.end()
@@ -194,7 +199,6 @@ async def test_a_worker_that_stops_waits_for_the_second_exchange_and_gives_back_
     assert brought > 0
     outcomes = "".join(values["outcomes"] or "" for values in desk.link.exchanges()[before:])
     assert outcomes.count('"released"') == brought
-    await desk.pool.close(1)
 
 
 @loop_test
@@ -207,9 +211,7 @@ async def test_a_worker_is_not_idle_while_the_second_exchange_is_under_way():
         idle.append(desk.exchanger._second.is_under_way)
 
     desk.exchanger.on_idle = on_idle
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(desk.exchanger.run())
-        await backlog.until(lambda: len(desk.second.exchanges()) > 3)
+    async with backlog.at_work():
         await backlog.stop_the_second()
         desk.link.answers["octop_exchange"] = desk.second.answers["octop_exchange"] = EMPTY
         seen = len(desk.link.exchanges())
@@ -218,8 +220,6 @@ async def test_a_worker_is_not_idle_while_the_second_exchange_is_under_way():
         backlog.held[id(desk.second)].set()
         await backlog.until(lambda: idle)
         assert idle[0] is False
-        running.cancel()
-    await desk.pool.close(1)
 
 
 @loop_test
@@ -257,9 +257,7 @@ async def test_a_second_connection_that_has_been_idle_for_long_is_opened_anew():
 async def test_what_hangs_in_the_second_does_not_keep_a_worker_from_stopping():
     backlog = Backlog()
     desk = backlog.desk
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(desk.exchanger.run())
-        await backlog.until(lambda: len(desk.second.exchanges()) > 3)
+    async with backlog.at_work() as running:
         await backlog.stop_the_second()
         desk.exchanger.end()
         await backlog.until(lambda: "cut" in desk.second.names)
@@ -267,16 +265,13 @@ async def test_what_hangs_in_the_second_does_not_keep_a_worker_from_stopping():
         backlog.held[id(desk.second)].set()
         await running
     assert len(desk.holdings.outbox) == 0, "what it carried went with the first"
-    await desk.pool.close(1)
 
 
 @loop_test
 async def test_what_was_asked_before_a_notification_moves_no_mark():
     backlog = Backlog()
     desk = backlog.desk
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(desk.exchanger.run())
-        await backlog.until(lambda: len(desk.second.exchanges()) > 3)
+    async with backlog.at_work():
         await backlog.stop_the_second()
         desk.claims.marks.forget()
         desk.claims.claiming = False
@@ -284,8 +279,6 @@ async def test_what_was_asked_before_a_notification_moves_no_mark():
         await backlog.until(lambda: not desk.exchanger._second.is_under_way)
         await asyncio.sleep(0.01)
         assert desk.claims.marks.by_queue == {}
-        running.cancel()
-    await desk.pool.close(1)
 
 
 def test_the_second_asks_for_nothing_while_a_look_from_the_front_is_due():
