@@ -8,7 +8,7 @@ import pytest
 
 from octop.model.errors import DatabaseUnreachableError, NotPermittedError
 from octop.model.task import Exchanged
-from tests.unit.test_worker_exchanger import EMPTY, Desk, claimed, loop_test
+from tests.unit.desk import EMPTY, Desk, claimed, loop_test
 
 LIMIT = 8
 
