@@ -16,7 +16,9 @@ def array_text(values: Sequence[object]) -> str:
         >>> print(array_text(["a", 'say "b\\c"', None, 7, ["x", "y"]]))
         {"a","say \"b\\c\"",NULL,7,"{\"x\",\"y\"}"}
     """
-    if values and values.count(values[0]) == len(values):  # such as the task types of a bulk, or results that are all null
+    if values and values.count(values[0]) == len(
+        values
+    ):  # such as the task types of a bulk, or results that are all null
         return "{" + ",".join([_element(values[0])] * len(values)) + "}"
     return "{" + ",".join([_element(value) for value in values]) + "}"
 
