@@ -36,7 +36,7 @@ def counts(peer: Peer, factor: int) -> dict[str, int]:
 
 
 def measure(arena: Arena, extent: Extent) -> list[Answer]:
-    factor = 20 if extent.full else 1
+    factor = 6 if extent.full else 1
 
     def one(peer: Peer) -> dict[str, Any]:
         with arena.fresh(peer) as dsn:

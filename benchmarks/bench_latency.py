@@ -5,7 +5,7 @@
 *Peers, idle*: producer and worker in one process, one task at a time, from before the enqueue call to the first line of the function.
 Celery's and Dramatiq's workers are processes of their own, as they always are.
 *Octop*: `octop worker` in a process of its own. Idle; under load (a producer adds some 2,000 tasks/s to the same queue); from the due
-time. *Claims*: as many connections as `db.connection_pool_size` claim and complete without a pause.
+time. *Claims*: one process per core, and as many as `db.connection_pool_size`, claim and complete without a pause.
 
 Beside them, in the same run: a bare round trip, NOTIFY on one connection, wake-up and SELECT on another. On a noisy machine the multiple
 of it says more than the milliseconds.
@@ -16,26 +16,22 @@ import statistics
 import threading
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, LiteralString
+from typing import Any, Final
 
 import psycopg
 
+from benchmarks import claimers
 from benchmarks.answer import Answer, Line
 from benchmarks.contender import Arena, percentile, rounds, tell
 from benchmarks.octop_worker import OctopWorker, octop_worker, pointed_at
 from benchmarks.peers.peer import CONTENDERS, OCTOP, Peer
 from benchmarks.script import Extent, main
-from octop.engine import calls
-from octop.engine.call import run
-from octop.model.ids import new_id
-from octop.model.task import Fence, Success
-from octop.model.work import TaskTypePolicy
 
 PEERS: Final = tuple(peer for peer in CONTENDERS if peer.name != "octop-inside")
 APART: Final = {peer.name for peer in CONTENDERS if peer.needs_redis}
 BARE: Final = "bare NOTIFY, SELECT"
-CLAIMERS: Final = 10
-"""The default of db.connection_pool_size."""
+CLAIMERS: Final = (os.cpu_count() or 1, 10)
+"""One per core: nobody waits for a processor. And the default of db.connection_pool_size."""
 
 
 def line(name: str, runs: list[list[float]], bare: float) -> Line:
@@ -62,9 +58,10 @@ def bare_round_trips(dsn: str, samples: int) -> list[float]:
 
 
 def measure(arena: Arena, extent: Extent) -> list[Answer]:
-    samples = 300 if extent.full else 10
+    samples = 100 if extent.full else 10
     turns = extent.turns(1, 5)
     bare: list[list[float]] = []
+    busy: dict[int, list[list[float]]] = {}
 
     def one(peer: Peer) -> dict[str, Any]:
         with arena.fresh(peer) as dsn:
@@ -81,7 +78,8 @@ def measure(arena: Arena, extent: Extent) -> list[Answer]:
         tell(f"latency {turn + 1} of {turns}: octop worker")
         for name, values in octop_cases(arena, samples).items():
             octop.setdefault(name, []).append(values)
-        octop.setdefault("claims", []).append(claims(arena, 20 if extent.full else 2))
+        for number in CLAIMERS:
+            busy.setdefault(number, []).append(claimers.milliseconds(arena, number, 10 if extent.full else 1.5))
     one_trip = statistics.median(value for values in bare for value in values)
     idle = Answer(
         "Enqueue to start, idle worker in the producer's process",
@@ -98,13 +96,17 @@ def measure(arena: Arena, extent: Extent) -> list[Answer]:
     own = Answer("Octop's latencies, worker in a process of its own", "ms, median", base=BARE, better="less")
     own.lines = [
         line(BARE, bare, one_trip),
-        *(line(name, runs, one_trip) for name, runs in octop.items() if name != "claims"),
+        *(line(name, runs, one_trip) for name, runs in octop.items()),
     ]
-    busy = Answer(
-        f"Claim of 10 tasks while {CLAIMERS} connections claim without a pause", "ms, median", base=BARE, better="less"
+    claims = Answer(
+        f"Claim and complete {claimers.BATCH} tasks, beside others that do so without a pause",
+        "ms, median",
+        base=BARE,
+        better="less",
     )
-    busy.lines = [line(BARE, bare, one_trip), line("claim and complete", octop["claims"], one_trip)]
-    return [idle, own, busy]
+    claims.lines = [line(BARE, bare, one_trip)]
+    claims.lines += [line(f"{number} at once", runs, one_trip) for number, runs in busy.items()]
+    return [idle, own, claims]
 
 
 def octop_cases(arena: Arena, samples: int) -> dict[str, list[float]]:
@@ -163,57 +165,6 @@ def _marks(worker: OctopWorker) -> dict[str, list[float]]:
         kind, _, late = text.rpartition(" ")
         if kind != "warm":
             found.setdefault(kind, []).append(1000 * float(late))
-    return found
-
-
-FILL: Final[LiteralString] = (
-    "insert into octop_tasks (task_type, queue, payload) "
-    """select 'no_op', 'bench', '{"n": 0}' from generate_series(1, %s)"""
-)
-
-
-def claims(arena: Arena, seconds: int) -> list[float]:
-    """Return milliseconds per exchange that completes 10 tasks and claims 10, from as many connections as a pool has."""
-    found: list[float] = []
-    lock = threading.Lock()
-
-    def claim(dsn: str, until: float) -> None:
-        own: list[float] = []
-        policy = TaskTypePolicy(name="no_op", queue="bench", run_in="loop")
-        with psycopg.connect(dsn, autocommit=True) as connection:
-            worker = new_id()
-            run(
-                connection,
-                calls.octop_register(
-                    worker,
-                    name="bench",
-                    host="bench",
-                    pid=os.getpid(),
-                    supervisor_id=None,
-                    version="0",
-                    queues=["bench"],
-                    task_types=[policy],
-                ),
-            )
-            done: list[Any] = []
-            while time.monotonic() < until:
-                began = time.monotonic()
-                call = calls.octop_exchange(worker, wanted={"bench": 10}, task_types=["no_op"], successes=done)
-                answer = run(connection, call)
-                own.append(1000 * (time.monotonic() - began))
-                done = [Success(Fence(task.id, task.attempt, task.claim_id)) for task in answer.tasks]
-        with lock:
-            found.extend(own[5:])
-
-    with arena.fresh(OCTOP) as dsn:
-        with psycopg.connect(dsn, autocommit=True) as connection:
-            connection.execute(FILL, (30_000 * seconds,))
-        until = time.monotonic() + seconds
-        threads = [threading.Thread(target=claim, args=(dsn, until)) for _ in range(CLAIMERS)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
     return found
 
 

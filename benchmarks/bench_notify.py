@@ -31,7 +31,7 @@ ASLEEP: Final = "asleep for ever: a NOTIFY each time"
 INSERT: Final = "insert"
 INSERT_AND_NOTIFY: Final = "insert and NOTIFY"
 NOTES: Final = {
-    UNLOOKED: "octop_enqueue_many without the statement",
+    UNLOOKED: "octop_enqueue_many without it",
     DRAINING: "it takes processor time, too",
     ASLEEP: "as if it were sent whoever sleeps",
 }
@@ -46,8 +46,9 @@ FALL_ASLEEP: Final[LiteralString] = (
     "insert into _octop_sleepers (queue, worker_id, wake_at) values ('bench', gen_random_uuid(), 'infinity')"
 )
 WAKE_UP: Final[LiteralString] = "delete from _octop_sleepers"
-LOOK: Final = re.compile(
-    r"\n  if v_queues is not null then\n(?:(?!\n  end if;\n).)*_octop_sleepers.*?\n  end if;(?=\n)", re.DOTALL
+LOOK: Final = re.compile(r"exists \(select from _octop_sleepers s where (?:[^()]|\([^()]*\))*\)")
+WAKE: Final = re.compile(
+    r"\n  if [^\n]*v_asleep[^\n]* then\n    perform _octop_wake\(v_queues, v_due\);\n  end if;(?=\n)"
 )
 
 
@@ -57,9 +58,10 @@ def without_look(definition: str) -> str:
     Raises:
         RuntimeError: It does not look as this benchmark knows it.
     """
-    found, cuts = LOOK.subn("", definition)
-    if cuts != 1 or "_octop_sleepers" in found or "_octop_wake" in found:
-        message = f"{ENQUEUE} has changed: its look for sleepers was found {cuts} times, and must be cut out once"
+    found, looks = LOOK.subn("false", definition)
+    found, wakes = WAKE.subn("", found)
+    if (looks, wakes) != (2, 1) or "_octop_sleepers" in found or "_octop_wake" in found:
+        message = f"{ENQUEUE} has changed: {looks} looks for sleepers were found and {wakes} calls to wake them, not two and one"
         raise RuntimeError(message)
     return found.replace(ENQUEUE, UNWOKEN)
 

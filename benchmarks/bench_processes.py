@@ -33,7 +33,7 @@ def measure(arena: Arena, extent: Extent) -> list[Answer]:
     )
     rates: dict[tuple[str, int], list[float]] = {}
     failed: dict[str, str] = {}
-    for turn in range(extent.turns(1, 5)):
+    for turn in range(extent.turns(1, 3)):
         for peer in peers:
             for number in numbers(full=extent.full):
                 if peer.name in failed:

@@ -183,8 +183,8 @@ def test_a_call_for_tasks_that_are_alike_runs_few_statements_however_many_there_
     with database.connect() as connection:
         found = _statements(connection, calls.octop_enqueue_many([_new() for _ in range(count)]))
     assert sum("insert into octop_tasks_live" in text and "conflict" not in text for text in found[:-1]) == 1
-    # the row of the type, the tasks, the counter, who sleeps, whether an id is frozen; of many, the payloads and the answer too
-    assert len(found) - 1 == (5 if count == 1 else 7)
+    # the row of the type, the tasks, the counter with a look for sleepers and for frozen ids; of many, the payloads and the answer too
+    assert len(found) - 1 == (3 if count == 1 else 5)
 
 
 def test_a_thousand_ids_that_may_exist_are_looked_for_at_once(database):

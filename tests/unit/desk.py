@@ -22,6 +22,15 @@ def claimed(number=0, **more):
     return made._replace(**more)
 
 
+def elements(text):
+    """Return the elements of an array that is written as text; none of them holds a comma or a quote."""
+    return [None if each == "NULL" else each.strip('"') for each in (text or "{}")[1:-1].split(",") if each]
+
+
+def wanted_of(values):
+    return [int(each) for each in elements(values["wanted"])]
+
+
 def loop_test(function):
     @functools.wraps(function)
     def run(*arguments, **named):

@@ -8,7 +8,7 @@ import pytest
 
 from octop.model.errors import DatabaseUnreachableError, NotPermittedError
 from octop.model.task import Exchanged
-from tests.unit.desk import EMPTY, Desk, claimed, loop_test
+from tests.unit.desk import EMPTY, Desk, claimed, elements, loop_test, wanted_of
 
 LIMIT = 8
 
@@ -36,7 +36,7 @@ class Backlog:
         async def slow(what, *, seconds=0.0):
             if "octop_exchange(" not in what.text:
                 return await call(what, seconds=seconds)
-            wanted = sum(what.values["wanted"])
+            wanted = sum(wanted_of(what.values))
             self.under_way += 1
             self.asking += wanted
             self.most_under_way = max(self.most_under_way, self.under_way)
@@ -54,7 +54,7 @@ class Backlog:
         link.call = slow
 
     def answer(self, call):
-        wanted = sum(call.values["wanted"])
+        wanted = sum(wanted_of(call.values))
         self.given += wanted
         return Exchanged([claimed(f"{self.given - each}", **self.tasks) for each in range(wanted)], [], {}, 0)
 
@@ -81,7 +81,7 @@ class Backlog:
         await self.stopped.wait()
 
     def asked(self, link):
-        return [sum(values["wanted"]) for values in link.exchanges()]
+        return [sum(wanted_of(values)) for values in link.exchanges()]
 
 
 @loop_test
@@ -101,7 +101,7 @@ async def test_a_second_exchange_is_under_way_while_the_first_is_and_never_more_
     assert backlog.most_under_way == 2
     assert backlog.most_places <= LIMIT
     assert all(0 < count <= LIMIT for count in backlog.asked(desk.second))
-    assert all(any(values["marks_id"]) for values in desk.second.exchanges()), "it never looks from the front"
+    assert all(any(elements(values["marks_id"])) for values in desk.second.exchanges()), "it never looks from the front"
 
 
 @loop_test
@@ -110,8 +110,8 @@ async def test_two_exchanges_share_the_places_of_a_backlog():
     desk = backlog.desk
     await backlog.run_until(lambda: len(desk.second.exchanges()) > 20)
     first, *others = desk.link.exchanges()
-    assert first["wanted"] == [LIMIT], "it does not know yet that there is more"
-    asked = sorted(sum(values["wanted"]) for values in [*others, *desk.second.exchanges()])
+    assert wanted_of(first) == [LIMIT], "it does not know yet that there is more"
+    asked = sorted(sum(wanted_of(values)) for values in [*others, *desk.second.exchanges()])
     assert asked[-1] == LIMIT // 2
     assert asked[len(asked) // 2] == LIMIT // 2, "one of several: the first place that is free is filled at once"
 

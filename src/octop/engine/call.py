@@ -77,7 +77,7 @@ def run(connection: Connection[Any], call: Call[R]) -> R:
     try:
         with connection.cursor(row_factory=tuple_row) as cursor:
             cursor.execute(qualified(call.text, schema_of(connection)), call.values or None, prepare=False)
-            rows = cursor.fetchall() if cursor.description else []
+            rows = cursor.fetchall() if cursor.rownumber is not None else []  # description is made column by column
     except psycopg.Error as error:
         raise translated(error) from error
     return call.read(rows)
@@ -95,7 +95,7 @@ async def run_async(connection: AsyncConnection[Any], call: Call[R]) -> R:
     try:
         async with connection.cursor(row_factory=tuple_row) as cursor:
             await cursor.execute(qualified(call.text, schema_of(connection)), call.values or None, prepare=False)
-            rows = await cursor.fetchall() if cursor.description else []
+            rows = await cursor.fetchall() if cursor.rownumber is not None else []  # as in run
     except psycopg.Error as error:
         raise translated(error) from error
     return call.read(rows)

@@ -2,10 +2,31 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, LiteralString
 
 from octop.engine.array_text import array_text, plain_array_text
 from octop.engine.call import Call, Rows, first_value
 from octop.model.task import Claimed, Exchanged, Outcome, Settled, Success
+
+_ANSWER: Final = (
+    "select verdict, id::text, attempt, claim_id::text, tenant, queue, lane, task_type, payload, priority, retry_count, max_retries,"
+    " timeout_seconds, scheduled_at::text, due_at::text, isolated, tags, meta from "
+)
+_EXCHANGE: Final[LiteralString] = (
+    _ANSWER
+    + "octop_exchange(%(worker_id)s::text::uuid, %(queues)s::text::text[], %(wanted)s::text::integer[], %(task_types)s::text::text[],"
+    " %(lanes)s::text::text[],"
+    " %(done_ids)s::text::uuid[], %(done_attempts)s::text::integer[], %(done_claims)s::text::uuid[], %(done_results)s::text::text[],"
+    " %(outcomes)s::text::jsonb, %(careful)s::boolean, %(awake)s::boolean, %(versions)s::text::integer[],"
+    " %(marks_at)s::text::timestamptz[], %(marks_id)s::text::uuid[])"
+)
+# A look, with nothing to hand in. The database reads the text of a statement anew each time, and whoever waits for a task waits for it.
+_CLAIM: Final[LiteralString] = (
+    _ANSWER
+    + "octop_exchange(%(worker_id)s::text::uuid, %(queues)s::text::text[], %(wanted)s::text::integer[], %(task_types)s::text::text[],"
+    " %(lanes)s::text::text[], careful => %(careful)s::boolean, awake => %(awake)s::boolean, versions => %(versions)s::text::integer[],"
+    " marks_at => %(marks_at)s::text::timestamptz[], marks_id => %(marks_id)s::text::uuid[])"
+)
 
 
 def _exchanged(rows: Rows) -> Exchanged:
@@ -46,13 +67,11 @@ def _outcome(outcome: Outcome) -> dict[str, object]:
     return found
 
 
-def _marks(
-    queues: Iterable[str], marks: Mapping[str, Mapping[int, tuple[str, str]]] | None, which: int
-) -> list[str | None] | None:
+def _marks(queues: Iterable[str], marks: Mapping[str, Mapping[int, tuple[str, str]]] | None, which: int) -> str | None:
     if not marks:
         return None
     found = [marks.get(queue, {}).get(priority) for queue in queues for priority in range(10)]
-    return [None if mark is None else mark[which] for mark in found]
+    return array_text([None if mark is None else mark[which] for mark in found])
 
 
 def octop_exchange(
@@ -94,19 +113,13 @@ def octop_exchange(
     """
     lanes = lanes_after or {}
     return Call(
-        "select verdict, id::text, attempt, claim_id::text, tenant, queue, lane, task_type, payload, priority, retry_count, max_retries,"
-        " timeout_seconds, scheduled_at::text, due_at::text, isolated, tags, meta"
-        " from octop_exchange(%(worker_id)s::text::uuid, %(queues)s::text[], %(wanted)s::integer[], %(task_types)s::text[],"
-        " %(lanes)s::text[],"
-        " %(done_ids)s::text::uuid[], %(done_attempts)s::text::integer[], %(done_claims)s::text::uuid[], %(done_results)s::text::text[],"
-        " %(outcomes)s::text::jsonb, %(careful)s::boolean, %(awake)s::boolean, %(versions)s::integer[],"
-        " %(marks_at)s::timestamptz[], %(marks_id)s::text[]::uuid[])",
+        _EXCHANGE if successes or outcomes else _CLAIM,
         {
             "worker_id": worker_id,
-            "queues": list(wanted),
-            "wanted": list(wanted.values()),
-            "task_types": list(task_types),
-            "lanes": [lanes.get(queue) for queue in wanted],
+            "queues": array_text(list(wanted)),
+            "wanted": plain_array_text(wanted.values()),
+            "task_types": array_text(task_types),
+            "lanes": array_text([lanes.get(queue) for queue in wanted]) if lanes else None,
             "done_ids": plain_array_text([success.fence.id for success in successes]),
             "done_attempts": plain_array_text([success.fence.attempt for success in successes]),
             "done_claims": plain_array_text([success.fence.claim_id for success in successes]),
@@ -114,7 +127,7 @@ def octop_exchange(
             "outcomes": json.dumps([_outcome(outcome) for outcome in outcomes]) if outcomes else None,
             "careful": careful,
             "awake": awake,
-            "versions": versions,
+            "versions": None if versions is None else plain_array_text(versions),
             "marks_at": _marks(wanted, marks, 0),
             "marks_id": _marks(wanted, marks, 1),
         },

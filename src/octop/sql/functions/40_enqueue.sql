@@ -75,6 +75,8 @@ declare
   v_priority smallint;
   v_bytes    integer := 1024;  -- no limit of a payload is below that
   v_caller   text := _octop_caller();
+  v_asleep   boolean;
+  v_frozen   boolean;
   v_payloads jsonb[];
   v_metas    jsonb[];
   v_policies jsonb[];
@@ -200,7 +202,13 @@ begin
            u.payload, coalesce(priorities[1], v_priority, 5), v_due[1], max_retries[1], timeout_seconds[1],
            v_policies[1], tags[1]::text[], v_metas[1], retry_of[1], v_caller, min_versions[1]
       from unnest(v_ids, v_payloads) u (id, payload);
-    insert into _octop_counter_deltas (tenant, queue, status, day, n) values (coalesce(tenants[1], ''), v_queues[1], 'waiting', '-infinity', v_count);
+    with counted as (
+      insert into _octop_counter_deltas (tenant, queue, status, day, n) values (coalesce(tenants[1], ''), v_queues[1], 'waiting', '-infinity', v_count)
+    )
+    -- only after the rows: whoever sees nobody sleep must have its transaction id by then (octop_doubt)
+    select exists (select from _octop_sleepers s where s.queue = v_queues[1] and s.wake_at > '-infinity'),
+           exists (select from octop_tasks_frozen f where f.id = any (v_ids))
+      into v_asleep, v_frozen;
   else
     with made as (
       insert into octop_tasks_live (id, tenant, queue, lane, task_type, payload, priority, scheduled_at, max_retries, timeout_seconds,
@@ -225,23 +233,20 @@ begin
     select (select array_agg(g.queue) from g), (select array_agg(g.due) from g),
            case when not fresh then (select coalesce(array_agg(m.id), '{}') from made m) end, (select sum(g.n) from g)
       into v_queues, v_due, v_made, v_new;
+    select exists (select from _octop_sleepers s where s.queue = any (v_queues) and s.wake_at > '-infinity'),
+           fresh and ids is not null and exists (select from octop_tasks_frozen f where f.id = any (v_ids))
+      into v_asleep, v_frozen;
     if fresh and coalesce(v_new, 0) < v_count then
       raise exception 'octop: the id of one of these tasks exists already' using errcode = 'unique_violation', hint = 'Leave fresh out to look first.';
     end if;
   end if;
-  if v_queues is not null then
-    perform from _octop_sleepers s where s.queue = any (v_queues) and s.wake_at > '-infinity' limit 1;
-    -- an old snapshot may hide that somebody sleeps
-    if found or current_setting('transaction_isolation') <> 'read committed' then
-      perform _octop_wake(v_queues, v_due);
-    end if;
-  end if;
   -- fresh is the caller's word; a live task with the id of a frozen one could never freeze, and would stop its worker
-  if fresh and ids is not null then
-    perform from octop_tasks_frozen f where f.id = any (v_ids) limit 1;
-    if found then
-      raise exception 'octop: the id of one of these tasks exists already' using errcode = 'unique_violation', hint = 'Leave fresh out to look first.';
-    end if;
+  if v_frozen then
+    raise exception 'octop: the id of one of these tasks exists already' using errcode = 'unique_violation', hint = 'Leave fresh out to look first.';
+  end if;
+  -- an old snapshot may hide that somebody sleeps
+  if v_queues is not null and (v_asleep or current_setting('transaction_isolation') <> 'read committed') then
+    perform _octop_wake(v_queues, v_due);
   end if;
   if fresh and v_count = 1 then
     id := v_ids[1];
