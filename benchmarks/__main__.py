@@ -52,6 +52,9 @@ def main() -> int:
     parser.add_argument("--scripts", help=f"only these, separated by commas: {', '.join(SCRIPTS)}")
     parser.add_argument("--only", type=contenders, help="names of contenders, separated by commas")
     parser.add_argument("--rounds", type=above_zero, help="how often each contender runs")
+    parser.add_argument(
+        "--add", action="store_true", help="add to what a run of this day has found, in place of what is measured again"
+    )
     parser.add_argument("--durable", action="store_true", help="wait for the disk at each commit")
     given = parser.parse_args()
     chosen = given.scripts.split(",") if given.scripts else list(SCRIPTS)
@@ -61,12 +64,14 @@ def main() -> int:
     signal.signal(signal.SIGTERM, stop_in_order)
     with arena(durable=given.durable, full=given.full) as place:
         report = Report(given.full, {"version": place.server.version, **place.server.settings})
+        if given.add:
+            report.add_to_earlier()
         extent = Extent(given.full, given.rounds, given.only)
         for name in chosen:
             began = time.monotonic()
             place.absent.clear()
             try:
-                report.answers[name] = SCRIPTS[name](place, extent)
+                report.add(name, SCRIPTS[name](place, extent))
             except Exception as error:  # noqa: BLE001 - one question that fails must not cost the others their hour
                 traceback.print_exc()
                 report.failed[name] = f"{type(error).__name__}: {error}".splitlines()[0]

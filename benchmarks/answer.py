@@ -86,6 +86,12 @@ class Answer:
             ]
         return [*found, ""]
 
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Answer":
+        """Make an answer of what ``json`` returned."""
+        lines = [Line(**{key: value for key, value in line.items() if key != "ratio"}) for line in data["lines"]]
+        return cls(**{**data, "lines": lines})
+
     def json(self) -> dict[str, Any]:
         """Return all of it as plain data."""
         found = asdict(self)

@@ -97,6 +97,9 @@ def rate(arena: Arena, case: Case, count: int) -> float:
                 while _value(connection, WAITING) and time.monotonic() < deadline:
                     time.sleep(0.1)
         fill(connection, count + case.extra, lanes=case.lanes)
+        # as after a while: what filling has left behind is not still being written and analyzed
+        connection.execute("vacuum (analyze)")
+        connection.execute("checkpoint")
         with octop_worker(dsn) as worker:
             warm = worker.wait_for(count // 10)
             seen = worker.seen()[1]

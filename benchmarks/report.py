@@ -19,7 +19,13 @@ RESULTS: Final = HOUSE / "benchmarks" / "results"
 
 @dataclass(slots=True)
 class Report:
-    """A run and its answers."""
+    """A run and its answers, and those of earlier runs of the same day that it adds to.
+
+    Args:
+        full: The full form.
+        server: Version and settings.
+        measured: By script, when it was run and of which commit.
+    """
 
     full: bool
     server: dict[str, str]
@@ -27,6 +33,7 @@ class Report:
     answers: dict[str, list[Answer]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    measured: dict[str, str] = field(default_factory=dict)
     load: list[float] = field(default_factory=lambda: [os.getloadavg()[0]])
 
     def about(self) -> dict[str, Any]:
@@ -45,13 +52,36 @@ class Report:
             "peers": {peer.name: " ".join(peer.packages) for peer in PEERS} | {"node": NODE},
         }
 
+    @property
+    def name(self) -> str:
+        """Return the name of both files, without an ending."""
+        return f"{self.began:%Y-%m-%d}" + ("" if self.full else "-short")
+
+    def add_to_earlier(self, folder: Path = RESULTS) -> None:
+        """Take over what a run of this day and form has found before: whatever is measured now takes its place."""
+        earlier = folder / f"{self.name}.json"
+        if not earlier.is_file():
+            return
+        data = json.loads(earlier.read_text())
+        self.answers = {key: [Answer.from_json(each) for each in found] for key, found in data["answers"].items()}
+        self.measured = {key: data.get("measured", {}).get(key, data["about"]["commit"]) for key in self.answers}
+        self.texts = data["texts"]
+
+    def add(self, script: str, answers: list[Answer]) -> None:
+        """Keep the answers of one script, the last in order."""
+        for known in (self.answers, self.measured):
+            known.pop(script, None)
+        self.answers[script] = answers
+        self.measured[script] = f"{commit()}, {datetime.now(UTC).isoformat(timespec='minutes')}"
+
     def write(self, folder: Path = RESULTS) -> Path:
         """Write both files; return the one to read."""
         folder.mkdir(exist_ok=True)
-        name = f"{self.began:%Y-%m-%d}" + ("" if self.full else "-short")
+        name = self.name
         data = {
             "about": self.about(),
             "answers": {key: [answer.json() for answer in found] for key, found in self.answers.items()},
+            "measured": self.measured,
             "texts": self.texts,
             "failed": self.failed,
         }
@@ -72,9 +102,10 @@ class Report:
             "How it is measured, and what is not equal between contenders: `benchmarks/peers/__init__.py`.",
             "",
         ]
-        for answers in self.answers.values():
+        for script, answers in self.answers.items():
             for answer in answers:
                 found += answer.markdown()
+            found += [f"(`bench_{script}`; {self.measured[script]})", ""]
         for name, text in self.texts.items():
             found += [f"## {name}", "", "```text", text.rstrip(), "```", ""]
         if self.failed:

@@ -89,7 +89,7 @@ def test_a_number_has_no_more_digits_than_it_is_worth(value, text):
 def test_a_report_says_where_and_of_what_and_its_json_can_be_read_again(tmp_path, monkeypatch):
     monkeypatch.setattr(report, "commit", lambda: "abc with changes")
     found = report.Report(full=False, server={"version": "18.0", "fsync": "off"})
-    found.answers["drain"] = [lines("more", 100.0, 25.0, 200.0)]
+    found.add("drain", [lines("more", 100.0, 25.0, 200.0)])
     found.failed["growth"] = "RuntimeError: no"
     page = found.write(tmp_path)
     text, data = page.read_text(), json.loads(page.with_suffix(".json").read_text())
@@ -102,6 +102,25 @@ def test_a_report_says_where_and_of_what_and_its_json_can_be_read_again(tmp_path
     assert data["about"]["octop"] == octop.__version__
     assert data["about"]["peers"].keys() == {peer.name for peer in PEERS} | {"node"}
     assert data["answers"]["drain"][0]["lines"][1]["ratio"] == 4.0
+
+
+def test_a_run_may_add_to_what_another_has_found_on_this_day(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "commit", lambda: "first")
+    first = report.Report(full=True, server={})
+    first.add("drain", [lines("more", 100.0, 25.0, 200.0)])
+    first.add("growth", [lines("less", 1.0, 2.0, 3.0)])
+    first.texts["Start"] = "text"
+    first.write(tmp_path)
+    monkeypatch.setattr(report, "commit", lambda: "second")
+    second = report.Report(full=True, server={})
+    second.add_to_earlier(tmp_path)
+    second.add("drain", [lines("more", 300.0, 25.0, 200.0)])
+    data = json.loads(second.write(tmp_path).with_suffix(".json").read_text())
+    assert list(data["answers"]) == ["growth", "drain"]
+    assert data["answers"]["growth"] == [answer.json() for answer in first.answers["growth"]]
+    assert data["answers"]["drain"][0]["lines"][0]["value"] == 300.0
+    assert [said.partition(",")[0] for said in data["measured"].values()] == ["first", "second"]
+    assert data["texts"] == {"Start": "text"}
 
 
 # Who takes part, and with how much
