@@ -295,6 +295,7 @@ def test_the_second_asks_for_nothing_while_a_look_from_the_front_is_due():
         marks, exchanger = desk.claims.marks, desk.exchanger
         exchanger._nudged = False
         marks.claimed("q", [claimed()])
+        desk.claims.more.add("q")
         assert exchanger._wanted_besides() == {}, "it is due from the start"
         marks.looked(began=time.monotonic(), now=time.monotonic())
         assert exchanger._wanted_besides() == {"q": LIMIT // 2}

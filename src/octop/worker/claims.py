@@ -66,7 +66,7 @@ class Claims:
         return {
             name: count
             for name, count in self.wanted().items()
-            if name in self.marks.by_queue and self.pools[name].is_roomy
+            if name in self.marks.by_queue and name in self.more and self.pools[name].is_roomy
         }
 
     def ask(self, wanted: Mapping[str, int]) -> None:
@@ -79,13 +79,14 @@ class Claims:
         for name, count in wanted.items():
             self.pools[name].asked -= count
 
-    def deliver(self, answer: Exchanged, wanted: Mapping[str, int], generation: int) -> bool:
+    def deliver(self, answer: Exchanged, wanted: Mapping[str, int], generation: int, *, is_behind: bool = True) -> bool:
         """Give the tasks to their queues; True when a look behind marks found too little: there may be something before them.
 
         Args:
             answer: What came.
             wanted: What was asked for.
             generation: Of the marks when it was asked for.
+            is_behind: It was claimed behind the marks; False = by a look from the front, or back.
         """
         self.lanes.update(answer.lanes)
         fresh = self._holdings.accept(answer.tasks)
@@ -106,14 +107,17 @@ class Claims:
         short = False
         for name, count in wanted.items():
             if name in answer.lanes:
-                self.marks.short(name)
+                self.marks.drop(name)
             if by_queue[name] >= count:
                 self.more.add(name)
                 if name not in answer.lanes and generation == self.marks.generation:
                     self.marks.claimed(name, [each for each in answer.tasks if each.queue == name])
             else:
                 self.more.discard(name)
-                short |= self.marks.short(name)
+                mine = (
+                    [each for each in answer.tasks if each.queue == name] if generation == self.marks.generation else []
+                )
+                short |= self.marks.short(name, mine, is_behind=is_behind)
         return short
 
     def _take_back(self, claimed: Claimed) -> bool:

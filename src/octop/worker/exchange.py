@@ -12,6 +12,7 @@ from octop.model.task import Exchanged, Outcome, Success
 from octop.worker.claims import Claims
 from octop.worker.holdings import Holdings
 from octop.worker.link import CALL_SECONDS_MAX, Link
+from octop.worker.marks import Mark
 from octop.worker.report import plain_failure
 from octop.worker.trouble import is_about_values
 
@@ -58,12 +59,18 @@ class Exchange:
         self._versions = None if set(task_types.values()) <= {1} else list(task_types.values())
 
     async def run(
-        self, wanted: Mapping[str, int], *, awake: bool = False, seconds: float = CALL_SECONDS_MAX
+        self,
+        wanted: Mapping[str, int],
+        marks: Mapping[str, Mapping[int, Mark]],
+        *,
+        awake: bool = False,
+        seconds: float = CALL_SECONDS_MAX,
     ) -> Exchanged:
         """Make one exchange.
 
         Args:
             wanted: How many tasks to ask for, by queue.
+            marks: Behind what to look, by queue and priority.
             awake: Take back what the worker said when it fell asleep.
             seconds: How long to wait for the answer.
 
@@ -74,7 +81,7 @@ class Exchange:
         self._claims.ask(wanted)
         successes, outcomes = self._holdings.outbox.take()
         try:
-            answer = await self._hand_in(wanted, successes, outcomes, awake=awake, seconds=seconds)
+            answer = await self._hand_in(wanted, successes, outcomes, marks, awake=awake, seconds=seconds)
         except (InvalidTaskError, UnexpectedDatabaseError) as error:
             if not (successes or outcomes) or not is_about_values(error):
                 self._holdings.outbox.put_back(successes, outcomes)
@@ -95,6 +102,7 @@ class Exchange:
         wanted: Mapping[str, int],
         successes: list[Success],
         outcomes: list[Outcome],
+        marks: Mapping[str, Mapping[int, Mark]] | None = None,
         *,
         awake: bool = False,
         seconds: float = CALL_SECONDS_MAX,
@@ -113,7 +121,7 @@ class Exchange:
                         careful=careful,
                         awake=awake,
                         versions=self._versions,
-                        marks=self._claims.marks.by_queue,
+                        marks=marks,
                     ),
                     seconds=seconds,
                 )

@@ -182,19 +182,20 @@ class Exchanger:
         if self._stray_looks and time.monotonic() >= self._stray_look_at and not self._second.is_under_way:
             await self._release_strays()
         marks = self._claims.marks
+        # after a short batch the marks of its queue are gone, where that is cheap; those of the others hold
+        anew = bool(wanted) and (self._nudged or (self._was_short and marks.is_heavy))
         if wanted and (self._nudged or self._was_short):
-            if self._nudged:
-                marks.forget()
             self._nudged = self._was_short = False
             self._sleeper.wake()
         elif wanted:
             await self._sleeper.ask_doubt()
         began = time.monotonic()
-        from_front = bool(wanted) and not marks.current(began)
+        current = marks.current(began, anew=anew) if wanted else marks.by_queue
+        from_front, is_behind = bool(wanted) and not current, bool(current) and current is marks.by_queue
         generation = marks.generation
         self._first_is_under_way.set()
         try:
-            answer = await self._first.run(wanted, awake=self._sleeper.must_clear())
+            answer = await self._first.run(wanted, current, awake=self._sleeper.must_clear())
         except DatabaseUnreachableError:
             self._suspect_strays(wanted)
             raise
@@ -203,7 +204,7 @@ class Exchanger:
         if from_front:
             marks.looked(began=began, now=time.monotonic())
         if wanted:
-            await self._looked(answer, wanted, generation)
+            await self._looked(answer, wanted, generation, is_behind=is_behind)
         self._trouble.over()
 
     def _suspect_strays(self, wanted: Mapping[str, int]) -> None:
@@ -211,15 +212,15 @@ class Exchanger:
             self._stray_looks = STRAY_LOOKS
             self._stray_look_at = 0.0
 
-    async def _looked(self, answer: Exchanged, wanted: Mapping[str, int], generation: int) -> None:
+    async def _looked(self, answer: Exchanged, wanted: Mapping[str, int], generation: int, *, is_behind: bool) -> None:
         before = dict(self._claims.lanes)
-        short = self._claims.deliver(answer, wanted, generation)
+        short = self._claims.deliver(answer, wanted, generation, is_behind=is_behind)
         if self._claims.ended:
             return
         found = bool(answer.tasks) or answer.parked > 0
         if found:
             self._rounds.found()
-        self._was_short |= short  # the marks of that queue are gone; those of the others hold
+        self._was_short |= short
         look_on = answer.parked > 0 or (not found and self._rounds.go_on(before, answer.lanes))
         awake = found or look_on or short or self._second.is_under_way
         await self._sleeper.looked(wanted, found=awake, interval_seconds=self.interval_seconds)
@@ -268,7 +269,7 @@ class Exchanger:
     async def _second_cycle(self, wanted: Mapping[str, int]) -> None:
         generation = self._claims.marks.generation
         try:
-            answer = await self._second.run(wanted, seconds=SECOND_SECONDS_MAX)
+            answer = await self._second.run(wanted, self._claims.marks.by_queue, seconds=SECOND_SECONDS_MAX)
         except OctopError as error:
             self._nudged = True  # what it had is in the outbox again, and what it claimed lies before the marks
             self._holdings.urgent.set()
