@@ -333,3 +333,24 @@ def test_the_sweep_refuses_other_isolation_levels(judge):
     do(judge.connection, "set default_transaction_isolation = 'repeatable read'")
     with pytest.raises(errors.IsolationLevelError):
         judge.sweep()
+
+
+def test_walks_over_the_running_tasks_that_take_long_are_put_off_and_rescue_is_not(dba, judge, hire):
+    """Beside a transaction that is held open they pass the dead entries of all that ran: a second for each sweep, after five minutes."""
+    do(dba, "update _octop_chores set next_at = now() + interval '10 seconds' where name = 'running'")
+    late, silent = hire(), hire()
+    overdue, lost = add(dba), add(dba)
+    late.claim_one()
+    silent.claim_one()
+    do(dba, "update octop_tasks_live set deadline_at = now() - interval '1 hour' where id = %s", overdue)
+    do(dba, "update octop_workers set beat_at = now() - interval '1 hour' where id = %s", silent.id)
+    swept = judge.sweep()
+    assert (swept.rescued, swept.overdue) == (1, 0)
+    assert value(dba, "select count(*) from octop_chores where name = 'running'") == 1, "people see it"
+    do(dba, "update _octop_chores set next_at = now() where name = 'running'")
+    assert judge.sweep().overdue == 1
+    do(dba, "select _octop_put_off_walks('1 ms')")
+    assert value(dba, "select next_at = '-infinity' from _octop_chores where name = 'running'")
+    do(dba, "select _octop_put_off_walks('3 s')")
+    assert value(dba, "select next_at - now() between '59 s' and '60 s' from _octop_chores where name = 'running'")
+    assert column(dba, "select name from octop_chores order by 1") == ["days", "purge", "running"]

@@ -1,6 +1,33 @@
 -- The sweep: what must be done by somebody, again and again. Promise: any worker may do it at any time, two at once do no harm,
 -- each part is bounded, nothing is decided by a task's age alone, and no task code is needed.
 
+create or replace function _octop_adopt_strays(p_most integer) returns void
+  language plpgsql set search_path from current
+as $$
+begin
+  -- Somebody wrote into the leaf by hand: running, and nobody runs it. It gets a worker that never was, and is judged like the others.
+  update octop_tasks_live t set worker_id = gen_random_uuid(), claim_id = coalesce(t.claim_id, gen_random_uuid())
+   where t.ctid = any (array(select r.ctid from octop_tasks_live r where r.status = 'running' and r.worker_id is null limit p_most for update skip locked));
+  -- A running task whose worker has no row (somebody deleted it): the lease begins now. A living worker will beat meanwhile.
+  insert into octop_workers (id, name)
+  select distinct t.worker_id, 'unknown: its row was deleted' from octop_tasks_live t
+   where t.status = 'running' and t.worker_id is not null and not exists (select from octop_workers w where w.id = t.worker_id)
+  on conflict do nothing;
+end $$;
+comment on function _octop_adopt_strays(integer) is 'Running tasks that name no worker, or one without a row, get one, so that its silence can be judged.';
+
+create or replace function _octop_put_off_walks(p_took interval) returns void
+  language plpgsql set search_path from current
+as $$
+declare
+  v_next timestamptz := case when p_took > interval '200 ms' then _octop_now() + p_took * 20 else '-infinity' end;
+begin
+  update _octop_chores c set next_at = v_next
+   where c.ctid = any (array(select x.ctid from _octop_chores x where x.name = 'running' and x.next_at <> v_next for update skip locked));
+end $$;
+comment on function _octop_put_off_walks(interval) is
+  'After a walk over the running tasks that took long, all sweeps leave it out for twenty times as long: a twentieth of one session''s time goes into it.';
+
 create or replace function _octop_rescue(p_judge uuid, p_most integer) returns integer
   language plpgsql set search_path from current
 as $$
@@ -10,15 +37,6 @@ declare
   v_rescued  integer := 0;
   v_n        integer;
 begin
-  -- Somebody wrote into the leaf by hand: running, and nobody runs it. It gets a worker that never was, and is judged like the others.
-  update octop_tasks_live t set worker_id = gen_random_uuid(), claim_id = coalesce(t.claim_id, gen_random_uuid())
-   where t.ctid = any (array(select r.ctid from octop_tasks_live r where r.status = 'running' and r.worker_id is null limit p_most for update skip locked));
-  -- A running task whose worker has no row (somebody deleted it): the lease begins now. A living worker will beat meanwhile.
-  -- Before the judge is judged: if all rows were deleted, its own lease runs beside this one, not before it.
-  insert into octop_workers (id, name)
-  select distinct t.worker_id, 'unknown: its row was deleted' from octop_tasks_live t
-   where t.status = 'running' and t.worker_id is not null and not exists (select from octop_workers w where w.id = t.worker_id)
-  on conflict do nothing;
   -- Only who has beaten without a break for a whole lease may judge: after an outage nobody is condemned for a silence that
   -- the judge shared.
   if not exists (select from octop_workers w where w.id = p_judge and w.beat_at > _octop_now() - v_lease
@@ -144,14 +162,33 @@ create or replace function octop_sweep(worker_id uuid)
 as $$
 #variable_conflict use_column
 declare
-  v_hint text;
+  v_hint  text;
+  v_walks boolean;
+  v_began timestamptz;
+  v_took  interval;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'octop: the sweep needs READ COMMITTED, not %', upper(current_setting('transaction_isolation'))
       using errcode = 'OC301', hint = 'Set default_transaction_isolation of this role to read committed.';
   end if;
+  -- What can only be found by walking over all running tasks passes the dead entries of all that ran since vacuum could last take them:
+  -- millions, while somebody holds a transaction open. Rescue walks only when somebody is silent.
+  v_walks := not exists (select from _octop_chores c where c.name = 'running' and c.next_at > _octop_now());
+  v_began := clock_timestamp();
+  if v_walks then
+    -- before the judge is judged: if all rows of workers were deleted, its own lease runs beside that of the others, not before it
+    perform _octop_adopt_strays(5000);
+  end if;
+  v_took := clock_timestamp() - v_began;
   rescued := _octop_rescue(octop_sweep.worker_id, 5000);
-  overdue := _octop_end_overdue(500);
+  overdue := 0;
+  if v_walks then
+    v_began := clock_timestamp();
+    overdue := _octop_end_overdue(500);
+    if overdue = 0 then  -- else the time went into them, and there may be more
+      perform _octop_put_off_walks(v_took + (clock_timestamp() - v_began));
+    end if;
+  end if;
   unparked := _octop_unpark(2000);
   folded := _octop_fold_counters();
   days_made := 0;

@@ -4,9 +4,10 @@
 create or replace view octop_chores with (security_barrier) as
   select c.name, nullif(c.next_at, '-infinity') as next_at,
          case when c.next_at > '-infinity' then greatest(0, extract(epoch from _octop_now() - c.next_at))::double precision end as overdue_seconds
-    from _octop_chores c;
+    from _octop_chores c
+   where c.name <> 'running' or c.next_at > _octop_now();
 comment on view octop_chores is
-  'Repeated duties of the sweep and when each is due next: overdue by minutes = no worker sweeps. Empty moment = never done yet. octop_sweep(octop_uuid7()) does what is due.';
+  'Repeated duties of the sweep and when each is due next: overdue by minutes = no worker sweeps. Empty moment = never done yet. running: walks over the running tasks (for those that are far over their limit, or whose worker was deleted) take long, because dead rows cannot be vacuumed, and are put off. octop_sweep(octop_uuid7()) does what is due.';
 
 create or replace function octop_recount() returns table (tenant text, queue text, status text, was bigint, n bigint)
   language plpgsql security definer set search_path from current set lock_timeout = '5s'

@@ -378,5 +378,5 @@ create table _octop_chores (
   next_at timestamptz not null default '-infinity'
 ) with (fillfactor = 50);
 comment on table _octop_chores is 'When each repeated duty is next due. Whoever locks the row first does it; no leader.';
-comment on column _octop_chores.name is 'days or purge.';
+comment on column _octop_chores.name is 'days, purge, or running: a walk over the running tasks, which is put off only where it takes long.';
 comment on column _octop_chores.next_at is 'Not before this moment.';
