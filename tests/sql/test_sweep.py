@@ -339,7 +339,8 @@ def test_walks_over_the_running_tasks_that_take_long_are_put_off_and_rescue_is_n
     """Beside a transaction that is held open they pass the dead entries of all that ran: a second for each sweep, after five minutes."""
     do(dba, "update _octop_chores set next_at = now() + interval '10 seconds' where name = 'running'")
     late, silent = hire(), hire()
-    overdue, lost = add(dba), add(dba)
+    overdue = add(dba)
+    add(dba)
     late.claim_one()
     silent.claim_one()
     do(dba, "update octop_tasks_live set deadline_at = now() - interval '1 hour' where id = %s", overdue)
