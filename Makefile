@@ -78,6 +78,16 @@ bench: set-up-demo
 bench-full: set-up-demo
 	$(BIN)/python -m benchmarks --full $(ARGS)
 
+## make faults       hurt real workers, PostgreSQL and network, and check that nothing is lost; SECONDS=60 SEED=1 ARGS='--postgres 14'
+.PHONY: faults
+faults: set-up-test
+	$(BIN)/python -m tests.system.faults --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) $(ARGS)
+
+## make faults-long  the same for an hour: twelve seeds of five minutes
+.PHONY: faults-long
+faults-long: set-up-test
+	$(BIN)/python -m tests.system.faults --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1) --seeds 12 $(ARGS)
+
 ## make clean        remove all that these targets made
 .PHONY: clean
 clean:

@@ -1,0 +1,174 @@
+"""The ledger: who ran which attempt of which task, and from when to when. It lies on a server of its own that no fault touches.
+
+A process that is killed writes no end. So whoever begins a later attempt of a task looks whether those before are still alive:
+it notes the end of the dead, and leaves the others open. A run that is open when the next one begins has overlapped it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, LiteralString
+
+import psycopg
+
+from octop import Context
+
+VARIABLE = "OCTOP_TEST_LEDGER"
+DEATH_SECONDS_MAX = 0.5
+LATE_SECONDS = 0.3
+
+TABLES: LiteralString = """
+create table runs (
+  run        bigint generated always as identity primary key,
+  task_id    uuid        not null,
+  attempt    integer     not null,
+  claim_id   uuid        not null,
+  task_type  text        not null,
+  place      text        not null,
+  pid        integer     not null,
+  born       bigint      not null,
+  began_at   timestamptz not null default clock_timestamp(),
+  ended_at   timestamptz,
+  ending     text
+);
+create index runs_task on runs (task_id);
+create table batches (
+  batch      text        primary key,
+  way        text        not null,
+  ids        uuid[]      not null,
+  ending     text        not null default 'intended',
+  changed_at timestamptz not null default clock_timestamp()
+);
+create table cancels (
+  task_id    uuid        not null,
+  verdict    text        not null default 'unknown',
+  asked_at   timestamptz not null default clock_timestamp()
+);
+create table faults (
+  step       integer     primary key,
+  fault      text        not null,
+  began_at   timestamptz not null default clock_timestamp(),
+  ended_at   timestamptz,
+  note       text        not null default ''
+);
+create table outages (began_at timestamptz not null default clock_timestamp(), ended_at timestamptz);
+create table crashes (at timestamptz not null default clock_timestamp());
+"""
+
+
+class Ledger:
+    """A connection to the ledger that opens itself, one for each process; any thread may use it."""
+
+    def __init__(self, dsn: str | None = None) -> None:
+        self._dsn = dsn
+        self._lock = threading.Lock()
+        self._connection: psycopg.Connection[Any] | None = None
+        self._pid = 0
+
+    def execute(self, statement: LiteralString, *values: object) -> list[tuple[Any, ...]]:
+        """Run one statement, and return its rows if it has any."""
+        with self._lock:
+            if self._connection is None or self._pid != os.getpid():
+                self._pid = os.getpid()
+                dsn = self._dsn or os.environ[VARIABLE]
+                self._connection = psycopg.connect(dsn, autocommit=True, application_name="ledger")
+            cursor = self._connection.execute(statement, values)
+            return [] if cursor.description is None else cursor.fetchall()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+
+_ledger = Ledger()
+
+
+@contextlib.contextmanager
+def recorded(context: Context, place: str) -> Iterator[None]:
+    """Write down that an attempt begins and how it ends: returned, raised, or cut from outside."""
+    entered = time.monotonic()
+    run = _begin(context, place)
+    if (waited := time.monotonic() - entered) > LATE_SECONDS:  # stopped on the way to the ledger: it had begun before
+        _ledger.execute("update runs set began_at = began_at - make_interval(secs => %s) where run = %s", waited, run)
+    ending = "returned"
+    try:
+        yield
+    except Exception:
+        ending = "raised"
+        raise
+    except BaseException:
+        ending = "cut"
+        raise
+    finally:
+        _ledger.execute("update runs set ended_at = clock_timestamp(), ending = %s where run = %s", ending, run)
+
+
+def _begin(context: Context, place: str) -> int:
+    place = "process" if _is_child() else place
+    ((run,),) = _ledger.execute(
+        "insert into runs (task_id, attempt, claim_id, task_type, place, pid, born) values (%s, %s, %s, %s, %s, %s, %s) returning run",
+        context.task_id,
+        context.attempt,
+        claim_of(context),
+        context.task_type,
+        place,
+        os.getpid(),
+        birth_of(os.getpid()),
+    )
+    before = "select run, pid, born from runs where task_id = %s and run < %s and ended_at is null"
+    for other, pid, born in _ledger.execute(before, context.task_id, run):
+        if not _is_alive(pid, born):
+            _ledger.execute(
+                "update runs set ending = 'died', ended_at = (select began_at from runs where run = %s) where run = %s and ended_at is null",
+                run,
+                other,
+            )
+    return int(run)
+
+
+def claim_of(context: Context) -> str:
+    """Return the exchange that gave the attempt away: no business of a task, but of this one."""
+    return context._claimed.claim_id
+
+
+def _is_child() -> bool:
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    return getattr(main, "name", "") == "octop.worker.child"
+
+
+def birth_of(pid: int) -> int:
+    """Return when a process began, in ticks since boot; 0 = there is none, or only its zombie. A pid may be used again, with another birth."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return 0 if fields[0] in ("Z", "X") else int(fields[19])
+
+
+def _is_alive(pid: int, born: int) -> bool:
+    """Tell whether the process that had this pid then is still there. One that was sent SIGKILL gets a moment to go."""
+    deadline = time.monotonic() + DEATH_SECONDS_MAX
+    while birth_of(pid) == born:
+        if not _is_doomed(pid) or time.monotonic() > deadline:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def _is_doomed(pid: int) -> bool:
+    """Tell whether a SIGKILL is on its way."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            name, _, mask = line.partition(":")
+            if name in ("SigPnd", "ShdPnd") and int(mask, 16) >> (signal.SIGKILL - 1) & 1:
+                return True
+    return False

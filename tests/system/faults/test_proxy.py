@@ -1,0 +1,89 @@
+"""The proxy of the harness does what its faults say."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+import pytest
+
+from tests.system.faults.proxy import Proxy, purpose_in
+
+
+def test_the_proxy_reads_the_purpose_from_the_start_up_packet():
+    packet = b"\0\0\0\x2a\0\x03\0\0user\0ann\0application_name\0octop worker heart\0\0"
+    assert purpose_in(packet) == "octop worker heart"
+    assert purpose_in(b"\0\0\0\x10\x04\xd2\x16\x2e\0\0\0\x01\0\0\0\x02") == ""
+
+
+class Echo:
+    """A server that answers what it hears, in capitals, and counts what came."""
+
+    def __init__(self, path):
+        self.heard = b""
+        self.listening = socket.socket(socket.AF_UNIX)
+        self.listening.bind(str(path))
+        self.listening.listen()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            connection, _ = self.listening.accept()
+            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection):
+        with contextlib.suppress(OSError):  # the proxy has cut it
+            while data := connection.recv(1000):
+                self.heard += data
+                connection.sendall(data.upper())
+
+
+HELLO = b"\0\0\0\0\0\0\0\0application_name\0worker\0\0"
+
+
+def connected(proxy):
+    client = socket.create_connection(("127.0.0.1", proxy.port))
+    client.settimeout(5)
+    client.sendall(HELLO)
+    assert client.recv(1000) == HELLO.upper()
+    return client
+
+
+def test_the_proxy_passes_on_falls_silent_and_delivers_late(tmp_path):
+    echo = Echo(tmp_path / "socket")
+    with Proxy(tmp_path / "socket") as proxy:
+        worker = connected(proxy)
+        with proxy.hole("work", reset=False):
+            worker.sendall(b"late")
+            worker.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                worker.recv(1000)
+            assert b"late" not in echo.heard
+        worker.settimeout(5)
+        assert worker.recv(1000) == b"LATE"
+        with proxy.hole("other", reset=True):
+            worker.sendall(b"not mine")
+            assert worker.recv(1000) == b"NOT MINE"
+
+
+def test_the_proxy_cuts_by_a_reset_and_loses_an_answer_to_what_has_arrived(tmp_path):
+    echo = Echo(tmp_path / "socket")
+    with Proxy(tmp_path / "socket") as proxy:
+        first, second = connected(proxy), connected(proxy)
+        proxy.reset("work")
+        assert [ended(each) for each in (first, second)] == ["reset", "reset"]
+        third = connected(proxy)
+        with proxy.loss("work", b"commit\0"):
+            third.sendall(b"begin\0")
+            assert third.recv(1000) == b"BEGIN\0"
+            third.sendall(b"commit\0")
+            assert ended(third) == "reset"
+        assert echo.heard.endswith(b"commit\0")
+
+
+def ended(client):
+    try:
+        return client.recv(1000)
+    except ConnectionResetError:
+        return "reset"

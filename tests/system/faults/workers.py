@@ -1,0 +1,133 @@
+"""Real `octop worker` processes: started, found, started again after each death, and stopped in order at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.servers import HOUSE
+from tests.system.faults.history import Ending
+from tests.system.faults.ledger import VARIABLE, birth_of
+
+APPLICATION = "tests.system.faults.bodies:octop"
+QUEUES = "quick=6,slow=6,heavy=2"
+GRACE_SECONDS = 2
+STOP_SECONDS_MAX = 25.0
+
+LIBRARIES = tuple(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+
+# Ends with us, also when we are killed: what follows is the command, in the same process.
+LAUNCH = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+class Supervisor:
+    """One `octop worker` that is to run until the end, whatever happens to it."""
+
+    def __init__(
+        self, name: str, dsn: str, ledger: str, folder: Path, processes: int, *, listens: bool, clock: Path | None
+    ) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        self._environment = {**os.environ, "OCTOP_DSN": dsn, VARIABLE: ledger}
+        if clock is not None:
+            self._environment |= bent(clock)
+        self.processes = processes
+        self._options = ["--name", name, "--grace", str(GRACE_SECONDS), *([] if listens else ["--poll-only"])]
+        self._seen: dict[int, int] = {}
+        self.starts = 0
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self.starts += 1
+        command = ["-m", "octop", "worker", "-A", APPLICATION, "-q", QUEUES, "--processes", str(self.processes)]
+        with self.log.open("ab") as output:
+            return subprocess.Popen(
+                [sys.executable, "-c", LAUNCH, *command, *self._options],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=HOUSE,
+                start_new_session=True,
+            )
+
+    def keep(self) -> None:
+        """Start it again if it has ended, and remember its children."""
+        if self.process.poll() is not None:
+            self.process = self._start()
+        self.children()
+
+    def children(self) -> list[int]:
+        """List its worker processes."""
+        found = [pid for pid in children_of(self.process.pid) if b"octop.worker.process" in command_of(pid)]
+        self._seen.update((pid, birth_of(pid)) for pid in found)
+        return found
+
+    def stop(self) -> Ending:
+        """Stop it as an operator does, and see how it ends."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return Ending(self.name, self.process.wait(STOP_SECONDS_MAX))
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return Ending(self.name, None)
+
+    def kill(self) -> None:
+        """End it and all that it has started."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for pid in self.survivors():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def survivors(self, *, seconds: float = 0.0) -> list[int]:
+        """List those of its worker processes that still live after so many seconds, this and earlier starts'."""
+        deadline = time.monotonic() + seconds
+        while True:
+            alive = [pid for pid, born in self._seen.items() if born and birth_of(pid) == born]
+            if not alive or time.monotonic() >= deadline:
+                return alive
+            time.sleep(0.05)
+
+
+def bent(clock: Path) -> dict[str, str]:
+    """Return the environment in which the wall clock is what a file says; durations stay true.
+
+    Raises:
+        FileNotFoundError: There is no libfaketime on this machine (Debian: faketime).
+    """
+    library = next((each for each in LIBRARIES if each.exists()), None)
+    if library is None:
+        raise FileNotFoundError("there is no libfaketime on this machine (Debian: libfaketime)")
+    return {
+        "LD_PRELOAD": str(library),
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+
+
+def children_of(pid: int) -> list[int]:
+    """List the children of a process, of all its threads."""
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, path.read_text().split())
+    return sorted(found)
+
+
+def command_of(pid: int) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
