@@ -133,6 +133,8 @@ class Octop:
             version: Of this code, 1 (default) to 1,000. Raise it when older code must not run the tasks that this code
                 enqueues, as when an argument was renamed: during a roll-out workers with a lower one leave them to
                 others. Tasks of lower versions are run as before.
+            transactional: True = the function gets a connection, ``octop.current().connection``, inside a transaction that
+                commits together with its success: what it does there happens once, or not at all. Default False.
 
         Returns:
             A Task.

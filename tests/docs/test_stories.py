@@ -18,6 +18,7 @@ import psycopg2
 import pytest
 import yaml
 
+from octop.cli.worker import worker as worker_command
 from tests import servers
 from tests.docs.pages import HOUSE, HOW_TO, PAGES
 from tests.docs.runs import runs_of
@@ -216,6 +217,33 @@ def test_the_schema_in_the_hands_of_alembic(empty_database, tmp_path):
     with contextlib.closing(psycopg2.connect(empty_database.url)) as other:
         other.autocommit = True
         other.cursor().execute(script)
+
+
+def test_health_checks(empty_database, tmp_path):
+    closed_to_public(empty_database)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    with Story(HOW_TO / "health-checks.md", tmp_path, url=empty_database.url, rename={"8737": port}) as story:
+        story.run()
+        story.command("grep -q '\"ready\": true' ./octop-health")
+    assert not (tmp_path / "octop-health").exists()
+    dockerfile = (tmp_path / "Dockerfile.health").read_text()
+    probes = yaml.safe_load((tmp_path / "probes.yaml").read_text())
+    for options in (
+        dockerfile.split('"worker", ')[1].split("]")[0].replace('"', "").split(", "),
+        probes["command"][2:],
+    ):
+        worker_command.make_context("worker", options)  # the options exist
+    told = int(probes["command"][-1])
+    for name, path in (("startup", "/healthz"), ("readiness", "/readyz"), ("liveness", "/healthz")):
+        assert probes[f"{name}Probe"]["httpGet"] == {"path": path, "port": told}
+
+
+def test_replace_processes(empty_database, tmp_path):
+    closed_to_public(empty_database)
+    with Story(HOW_TO / "replace-processes.md", tmp_path, url=empty_database.url) as story:
+        story.run()
 
 
 def test_the_unit_file_is_one(tmp_path):

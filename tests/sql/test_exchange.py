@@ -295,6 +295,20 @@ def test_C061_an_outcome_that_is_sent_again_is_kept_and_counted_once(dba, hire):
     ]
 
 
+def test_a_failure_of_an_attempt_whose_transaction_had_committed_changes_nothing(dba, hire):
+    # a transactional task: the answer to its COMMIT got lost, so its worker believes that it failed
+    worker = hire()
+    task_id = add(dba)
+    claimed = worker.claim_one()
+    assert worker.succeed(claimed, result='"done"') == []
+    found = task(dba, task_id)
+    for kind in ("failure", "timeout"):
+        assert hand_in(worker, kind, claimed) == ["kept"]
+    assert hand_in(worker, "failure", claimed._replace(attempt=2)) == ["lost"]
+    assert task(dba, task_id) == found
+    assert value(dba, "select count(*) from octop_attempts") == 0
+
+
 def test_the_same_outcome_twice_in_one_exchange_counts_once(dba, hire):
     worker = hire()
     add(dba)

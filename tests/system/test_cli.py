@@ -317,6 +317,16 @@ def test_a_worker_drains_and_ends_with_0(database, tmp_path):
     assert run("tasks", "wait", task_id).stdout.strip() == f"{task_id} success 3"
 
 
+def test_a_worker_refuses_an_older_schema_and_names_the_command(database, tmp_path):
+    with database.connect() as connection:
+        connection.execute("update octop_migrations set checksum = 'x', version = '0.0.1' where name = 'functions'")
+    command = [sys.executable, "-m", "octop", "--dsn", database.url, "worker", "-A", "octop.cli.demo.tasks:octop"]
+    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert answer.returncode == 5, answer.stderr
+    assert "was installed by version 0.0.1" in answer.stderr
+    assert "Run: octop migrate" in answer.stderr
+
+
 def test_a_worker_runs_on_when_the_schema_is_newer(database, tmp_path):
     with database.connect() as connection:
         connection.execute("update octop_migrations set checksum = 'x', version = '99' where name = 'functions'")

@@ -156,7 +156,7 @@ def test_workers_with_their_pools_find_no_room(doctor, database, hire):
     finding = doctor.heals("connections.too_few")
     # the room is what is left by the connections of this test, of which one or two may be closing at this moment
     assert re.match(
-        "4 workers need 16 connections, and 56 when their pools of 10 are full; there is room for 2[3-8]",
+        "4 workers need 20 connections, and 60 when their pools of 10 are full; there is room for 2[3-8]",
         finding["what"],
     )
     database.psql(f"alter database {database.name} connection limit 18")

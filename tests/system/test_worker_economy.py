@@ -17,11 +17,13 @@ from octop.app import Octop
 from octop.engine.call import run_async
 from octop.engine.calls.exchange import _exchanged, octop_exchange
 from octop.model.hooks import Hooks
+from octop.model.task import NIL
 from octop.worker.children import Children
 from octop.worker.holdings import Holdings
 from octop.worker.lease import Lease
 from octop.worker.pool import Pool
 from octop.worker.runner import Runner
+from octop.worker.transactions import Transactions
 from tests.system.apps.running import one, until
 
 COUNT = 2_000
@@ -118,7 +120,15 @@ async def run_all(octop, count, between):
     """Let a pool run what an exchange has brought, up to the call that hands the outcomes in."""
     lease, holdings = Lease(), Holdings()
     lease.beaten(time.monotonic(), unbroken=True)
-    runner = Runner(octop.registry, Hooks(), holdings, Children(None, None), lambda _queue: None)
+    runner = Runner(
+        octop.registry,
+        Hooks(),
+        holdings,
+        Children(None, None),
+        lambda _queue: None,
+        Transactions("", "public", NIL),
+        lease,
+    )
     pool = Pool(count, lease, runner.begin, asyncio.Event())
     answer = claims(count)
     between()

@@ -50,6 +50,21 @@ def test_a_task_that_holds_the_interpreters_lock_is_ended_too(start, rows):
     assert "keeps even the interpreter's other threads from running" in worker.text()
 
 
+@pytest.mark.slow
+def test_c052_code_that_computes_without_a_pause_keeps_its_tasks_beyond_many_leases(start, rows):
+    workers = [start(), start()]
+    for kind in ("python", "power", "pattern"):
+        for place in ("on_loop", "in_thread"):
+            enqueue(rows, f"burns_{place}", {"kind": kind, "seconds": 4})
+    ended = "select count(*) from octop_tasks where status = 'success'"
+    until(lambda: one(rows, ended) == 6, "all have ended", workers[0].log, seconds=60)
+    assert one(rows, "select max(n) from (select count(*) n from ledger group by job) x") == 1, "none began twice"
+    assert one(rows, "select count(*) from octop_attempts") == 0
+    assert one(rows, "select max(completed_at - started_at) > interval '1.5 s' * 2 from octop_tasks"), (
+        "two leases and more"
+    )
+
+
 def test_what_a_dead_process_ran_is_given_back_at_once_whatever_the_lease(start, rows):
     for key, value in (("lease_seconds", 60), ("heartbeat_seconds", 10)):
         rows.execute("select octop_config_set('worker.' || %s, to_jsonb(%s::int))", (key, value))

@@ -17,6 +17,13 @@ def running(rows):
     return one(rows, "select count(*) from octop_tasks where status = 'running'")
 
 
+def children(pid):
+    """List the children of a process, the dead ones too."""
+    return [
+        int(each) for task in Path(f"/proc/{pid}/task").iterdir() for each in (task / "children").read_text().split()
+    ]
+
+
 def started(rows, times):
     return one(rows, "select count(*) from ledger where job = 'n'") == times
 
@@ -97,6 +104,18 @@ def test_a_worker_process_that_dies_is_replaced(start, rows):
     task_id = enqueue(rows, "noop")
     until(lambda: status(rows, task_id) == "success", "it works", worker.log)
     assert worker.stop() == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a container's first process")
+def test_as_process_1_of_a_container_it_ends_on_sigterm_and_takes_leave_of_orphans(start, rows):
+    worker = start(before=["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"])
+    task_id = enqueue(rows, "leaves_an_orphan", {"seconds": 0.2})
+    until(lambda: status(rows, task_id) == "success", "it ran", worker.log)
+    (first,) = children(worker.process.pid)
+    until(lambda: len(children(first)) == 1, "only the worker process is left under process 1", worker.log)
+    os.kill(first, signal.SIGTERM)
+    assert worker.wait(15) == 0, worker.text()
+    assert one(rows, "select count(*) from octop_workers") == 0, "it has taken its leave"
 
 
 def test_no_database_at_the_start_is_an_error(database, tmp_path, start):

@@ -7,13 +7,14 @@ import time
 
 from octop.model.definition import define
 from octop.model.hooks import Hooks
-from octop.model.task import Claimed
+from octop.model.task import NIL, Claimed
 from octop.worker.children import Children
 from octop.worker.holdings import Holdings
 from octop.worker.lease import Lease
 from octop.worker.pool import Pool
 from octop.worker.recall import Recall
 from octop.worker.runner import Runner
+from octop.worker.transactions import Transactions
 
 
 def claimed(task_type, number=0, payload="{}", timeout=30.0):
@@ -52,7 +53,15 @@ class House:
         self.lease = Lease()
         self.lease.beaten(time.monotonic(), unbroken=True)
         registry = {function.__name__: define(function) for function in functions}
-        self.runner = Runner(registry, hooks or Hooks(), self.holdings, Children(None), lambda _queue: self.pool.wake())
+        self.runner = Runner(
+            registry,
+            hooks or Hooks(),
+            self.holdings,
+            Children(None),
+            lambda _queue: self.pool.wake(),
+            Transactions("", "public", NIL),
+            self.lease,
+        )
         self.pool = Pool(limit, self.lease, self.runner.begin, self.holdings.urgent)
         self.recall = Recall(self.holdings, self.runner)
         self.holdings.take_back = self.pool.remove

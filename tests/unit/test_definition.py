@@ -362,3 +362,14 @@ def test_a_value_that_does_not_fit_its_annotation_is_a_wrong_argument_and_one_wi
     for bad in (object(), float("nan"), {None: 1}):
         with pytest.raises(NotJsonError, match=r"^\$\.extra"):
             define(send).bind((1, [], bad), {})
+
+
+@pytest.mark.parametrize("place", ["loop", "thread", "process"])
+def test_a_task_is_transactional_wherever_it_runs(place):
+    async def a(): ...
+    def b(): ...
+
+    function = b if place == "thread" else a
+    assert define(function, run_in=place, transactional=True).transactional
+    with pytest.raises(InvalidTaskError, match="can not be transactional='yes'"):
+        define(function, run_in=place, transactional="yes")  # type: ignore[arg-type]

@@ -320,6 +320,13 @@ def test_c121_whatever_an_import_raises_is_told_with_its_traceback(tmp_path, bod
         {"queues": {"a": -1}},
         {"grace_seconds": -1},
         {"log_format": "xml"},
+        {"max_tasks_per_process": 0},
+        {"max_memory_mb": 0},
+        {"health_port": -1},
+        {"health_port": 65_536},
+        {"health_host": "0.0.0.0"},
+        {"health_port": 1, "health_host": ""},
+        {"health_file": ""},
     ],
 )
 def test_options_out_of_bounds_are_refused(wrong):

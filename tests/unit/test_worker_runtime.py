@@ -114,8 +114,9 @@ async def test_a_failure_is_not_remembered_beyond_its_verdict(verdict):
     made._on_settled("1", "again")
     assert made.runner._remembered
     made._on_settled("1", verdict)
-    while not made._verdicts.empty():
-        await made.runner.settled(*made._verdicts.get_nowait())
+    passing_on = asyncio.get_running_loop().create_task(made._verdicts.pass_on())
+    await made._verdicts.passed_on()
+    passing_on.cancel()
     assert not made.runner._remembered
     assert told == {"failed": ["retry"], "frozen": ["freeze"]}.get(verdict, [])
     await made._end()

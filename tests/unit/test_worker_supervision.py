@@ -94,6 +94,11 @@ def test_a_leaving_worker_is_not_beaten_for():
         ([], True, "octop_deregister"),
         ([{"registered": True}, {"leaving": True}], False, "octop_lost"),
         ([{"registered": True}, {"leaving": True}, {"left": True}], False, None),
+        (
+            [{"registered": True}, {"ended": True, "drained": False, "recycled": "it has run 5 tasks"}],
+            False,
+            "octop_deregister",
+        ),
         ([{"fatal": 1}], False, None),
     ],
 )

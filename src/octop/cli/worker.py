@@ -12,6 +12,7 @@ from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.moments import DURATION
 from octop.cli.policy import LIMIT_MAX
 from octop.model.errors import ConfigurationError
+from octop.model.version import is_older
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,6 +89,34 @@ def queue_options(function: F) -> F:
 @click.option("--reload", is_flag=True, help="Restart when a Python file of the application changes.")
 @click.option("--grace", type=DURATION, metavar="DURATION", help="How long a stopping worker waits for its tasks.")
 @click.option("--poll-only", is_flag=True, help="No LISTEN: behind a pooler in transaction mode.")
+@click.option(
+    "--max-tasks-per-process",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Replace a worker process that has run N tasks (up to a tenth fewer), when all of them have ended.",
+)
+@click.option(
+    "--max-memory-mb",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Replace a worker process that uses more than N MB of memory, when its tasks have ended.",
+)
+@click.option(
+    "--health-port",
+    type=click.IntRange(0, 65_535),
+    metavar="PORT",
+    help="Answer GET /healthz and /readyz there: 200, or 503 while it can not do its work. 0: a free port.",
+)
+@click.option(
+    "--health-host",
+    metavar="HOST",
+    help="Address of that port. Default: 127.0.0.1; for probes from outside of a container 0.0.0.0.",
+)
+@click.option(
+    "--health-file",
+    type=click.Path(dir_okay=False),
+    help="Write this file each second while it can do its work, and remove it otherwise.",
+)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Default: info; with -v debug."
@@ -105,6 +134,11 @@ def worker(
     reload: bool,
     grace: float | None,
     poll_only: bool,
+    max_tasks_per_process: int | None,
+    max_memory_mb: int | None,
+    health_port: int | None,
+    health_host: str | None,
+    health_file: str | None,
     log_format: str,
     log_level: str | None,
 ) -> int:
@@ -133,6 +167,11 @@ def worker(
         log_format=log_format,
         log_level=(log_level or ("debug" if invocation.verbose else "info")).upper(),
         tell_tasks=invocation.verbose,
+        max_tasks_per_process=max_tasks_per_process,
+        max_memory_mb=max_memory_mb,
+        health_port=health_port,
+        health_host=health_host,
+        health_file=health_file,
     )
     _check_schema(invocation)
     return run(options)
@@ -145,7 +184,7 @@ def _check_schema(invocation: Invocation) -> None:
     schema = invocation.settings.schema
     with invocation.connection() as connection:
         found = status(connection, schema)
-        if not found.present or found.missing or found.changed:
+        if not found.present or found.missing or found.changed or is_older(found.version, __version__):
             require(connection, schema)
         if not found.current:
             invocation.output.warn(

@@ -50,7 +50,12 @@ def _prepare(connection: EngineConnection | AsyncEngineConnection, schema: str) 
 
 
 def open_connection(
-    dsn: str, *, application_name: str, schema: str = "public", autocommit: bool = True, connect_timeout: int = 10
+    dsn: str,
+    *,
+    application_name: str,
+    schema: str = "public",
+    autocommit: bool = True,
+    connect_timeout: int = 10,
 ) -> EngineConnection:
     """Open a blocking connection.
 
@@ -71,12 +76,17 @@ def open_connection(
     except psycopg.Error as error:
         raise translated(error) from error
     _prepare(connection, schema)
-    connection.isolation_level = IsolationLevel.READ_COMMITTED if not autocommit else None
+    connection.isolation_level = None if autocommit else IsolationLevel.READ_COMMITTED
     return connection
 
 
 async def open_connection_async(
-    dsn: str, *, application_name: str, schema: str = "public", autocommit: bool = True, connect_timeout: int = 10
+    dsn: str,
+    *,
+    application_name: str,
+    schema: str = "public",
+    autocommit: bool = True,
+    connect_timeout: int = 10,
 ) -> AsyncEngineConnection:
     """Open an asynchronous connection; see ``open_connection``."""
     try:

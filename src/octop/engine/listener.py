@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import psycopg
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, Connection
 
+from octop.engine.call import Call
 from octop.engine.connect import open_connection_async
 from octop.engine.failures import translated
 
@@ -17,7 +18,7 @@ PROOF_SECONDS: Final = 20.0
 ANSWER_SECONDS_MAX: Final = 5.0
 
 
-def cut(connection: AsyncConnection[Any]) -> None:
+def cut(connection: Connection[Any] | AsyncConnection[Any]) -> None:
     """Shut the socket of a connection, so that whoever waits on it gets an error at once.
 
     A cancelled query waits for the server to agree; behind a half-open network nobody ever does. A shut socket needs nobody.
@@ -34,6 +35,15 @@ def cut(connection: AsyncConnection[Any]) -> None:
             end.shutdown(socket.SHUT_RDWR)
         except OSError:
             return
+
+
+def call_out(word: str) -> Call[object]:
+    """Send a notification to all who listen, as a worker does to find out whether it hears its own.
+
+    Args:
+        word: No name of a queue: nobody else does anything about it.
+    """
+    return Call("select pg_notify('octop_wake', %(word)s)", {"word": word}, lambda _rows: None)
 
 
 async def notifications(dsn: str, *, schema: str) -> AsyncIterator[str]:

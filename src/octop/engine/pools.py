@@ -11,7 +11,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar
 from weakref import finalize
@@ -82,13 +82,27 @@ class Pools:
         schema: Where Octop is installed.
         size: Most connections at once per event loop, and for all threads together; more callers wait. None = the setting
             ``db.connection_pool_size``, read with the first connection.
+        name: Shown in ``pg_stat_activity``.
+        connect_timeout: Seconds, at least 2.
     """
 
-    def __init__(self, dsn: str | None, schema: str, *, size: int | None = None) -> None:
+    def __init__(
+        self,
+        dsn: str | None,
+        schema: str,
+        *,
+        size: int | None = None,
+        name: str = APPLICATION_NAME,
+        connect_timeout: int = 10,
+    ) -> None:
         """Open nothing yet."""
         self._dsn = dsn
-        self._schema = schema
         self._size = size
+        self._manner: dict[str, Any] = {
+            "application_name": name,
+            "schema": schema,
+            "connect_timeout": connect_timeout,
+        }
         self._begin()
 
     def _begin(self) -> None:
@@ -159,17 +173,23 @@ class Pools:
             with self._lock:
                 found: Connection[Any] | None = self._idle.take()
             if found is None or found.closed:
-                found = open_connection(self.address(), application_name=APPLICATION_NAME, schema=self._schema)
+                found = open_connection(self.address(), **self._manner)
             try:
                 yield found
             finally:
                 self._give_back(found)
 
+    @contextlib.asynccontextmanager
+    async def connection_async(self) -> AsyncIterator[AsyncConnection[Any]]:
+        """Lend a connection of this event loop, in autocommit."""
+        async with (await self._loop_pool()).connection() as connection:
+            yield connection
+
     def size(self) -> int:
         """Return how many connections may be open at once, asking the database the first time if nobody said it."""
         with self._sizing:
             if self._size is None:
-                connection = open_connection(self.address(), application_name=APPLICATION_NAME, schema=self._schema)
+                connection = open_connection(self.address(), **self._manner)
                 try:
                     self._size = run(connection, pool_size())
                 except OctopError:  # no right to read it, or no schema: the caller's own call will say so
@@ -220,7 +240,7 @@ class Pools:
         admit(self._dsn)
         if self._dsn is None:
             with _private_lock:
-                self._dsn = _private_url(self._schema)
+                self._dsn = _private_url(self._manner["schema"])
         return self._dsn
 
     async def _loop_pool(self) -> "_LoopPool":
@@ -235,7 +255,7 @@ class Pools:
                 self._loops.pop(ended).abandon()
             forget = partial(self._loops.pop, loop, None)
             size = await asyncio.to_thread(self.size) if self._size is None else self._size
-            found = self._loops.setdefault(loop, _LoopPool(address, self._schema, size, forget))
+            found = self._loops.setdefault(loop, _LoopPool(address, self._manner, size, forget))
             await found.start()
         return found
 
@@ -243,10 +263,10 @@ class Pools:
 class _LoopPool:
     """Asynchronous connections of one event loop; closed when the loop ends."""
 
-    def __init__(self, dsn: str, schema: str, size: int, forget: Callable[[], object]) -> None:
+    def __init__(self, dsn: str, manner: Mapping[str, Any], size: int, forget: Callable[[], object]) -> None:
         self._forget = forget
         self._dsn = dsn
-        self._schema = schema
+        self._manner = manner
         self._slots = asyncio.Semaphore(size)
         self._idle = _Idle()
         self._end: AsyncGenerator[None, None] | None = None
@@ -288,7 +308,7 @@ class _LoopPool:
         async with self._slots:
             found: AsyncConnection[Any] | None = self._idle.take()
             if found is None or found.closed:
-                found = await open_connection_async(self._dsn, application_name=APPLICATION_NAME, schema=self._schema)
+                found = await open_connection_async(self._dsn, **self._manner)
             try:
                 yield found
             finally:

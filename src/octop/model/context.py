@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from octop.model.errors import OutsideTaskError
@@ -56,6 +56,9 @@ class Context:
         >>> Context(claimed).is_last_attempt
         False
     """
+
+    _connection: Any = None
+    """Only transactional tasks have one of their own."""
 
     def __init__(self, claimed: Claimed, *, cancelled: Callable[[], bool] = _never) -> None:
         """Keep the task and the way back to the worker."""
@@ -147,6 +150,23 @@ class Context:
         """Return a logger whose records carry task_id, task_type and attempt."""
         extra = {"task_id": self._claimed.id, "task_type": self.task_type, "attempt": self.attempt}
         return _TaskLogger(logging.getLogger("octop.task"), extra)
+
+    @property
+    def connection(self) -> Any:
+        """Return the connection on which the success of this task will commit, inside its transaction: a psycopg ``AsyncConnection`` in
+        an ``async def``, a ``Connection`` in a ``def``. What is done there and the success are one: both happen, once, or neither.
+
+        Only for ``@octop.task(transactional=True)``, and only while the function runs.
+
+        Raises:
+            OutsideTaskError: The task type is not transactional, or the function has ended.
+        """
+        if self._connection is None:
+            message = f"{self.task_type} has no transaction here"
+            raise OutsideTaskError(
+                message, hint="Say @octop.task(transactional=True), and use the connection while the function runs."
+            )
+        return self._connection
 
     @property
     def cancelled(self) -> bool:

@@ -48,6 +48,7 @@ class TaskOptions(TypedDict, total=False):
     retry: Retry
     tags: Sequence[str]
     version: int
+    transactional: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ class TaskDefinition:
         policy: What the worker declares in ``octop_task_types``.
         aliases: Older names under which tasks may still wait.
         tags: Labels of each task, unless ``using(tags=…)`` says otherwise.
+        transactional: Its success commits with what it did on ``octop.current().connection``.
     """
 
     name: str
@@ -94,6 +96,7 @@ class TaskDefinition:
     policy: TaskTypePolicy
     aliases: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    transactional: bool = False
     _plan: Plan | None = field(default=None, repr=False)
 
     @property
@@ -312,6 +315,7 @@ def define(
     retry: Retry = None,
     tags: Sequence[str] = (),
     version: int = 1,
+    transactional: bool = False,
 ) -> TaskDefinition:
     """Make a task type of a function; for the arguments see ``Octop.task``.
 
@@ -342,7 +346,15 @@ def define(
         version=checked_version(version),
     )
     older = tuple(checked_name(alias, "an alias") for alias in aliases)
-    return TaskDefinition(final_name, function, place, policy, older, tuple(checked_tags(tags)))
+    return TaskDefinition(
+        final_name,
+        function,
+        place,
+        policy,
+        older,
+        tuple(checked_tags(tags)),
+        transactional=_transactional(function, transactional),
+    )
 
 
 def _check_function(function: object) -> None:
@@ -383,6 +395,13 @@ def _place(function: Callable[..., Any], run_in: object) -> RunIn:
         return "thread"
     message = f"{function.__qualname__} can not run in {run_in!r}"
     raise InvalidTaskError(message, hint="async def runs in 'loop' or 'process', def in 'thread' or 'process'.")
+
+
+def _transactional(function: Callable[..., Any], said: object) -> bool:
+    if isinstance(said, bool):
+        return said
+    message = f"{function.__qualname__} can not be transactional={said!r}"
+    raise InvalidTaskError(message, hint="True or False.")
 
 
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -22,6 +22,8 @@ command, and says what the reader should do::
     ├── UnknownQueueError             no such queue
     ├── InvalidFilterError            a word of a filter is no condition
     ├── OutsideTaskError              octop.current() where no task runs
+    ├── TransactionEndedError         a transactional task committed, or rolled back, by itself
+    ├── TransactionAbortedError       a transactional task ended well in a transaction that can keep nothing
     ├── TransitionError               a status may not change like that
     │   ├── IllegalBirthError         OC101
     │   └── IllegalTransitionError    OC102
@@ -183,6 +185,14 @@ class InvalidFilterError(OctopError):
 
 class OutsideTaskError(OctopError):
     """``octop.current()`` was called where no task runs: call it inside the task's function."""
+
+
+class TransactionEndedError(OctopError):
+    """A transactional task committed, or rolled back, by itself: leave both to its worker."""
+
+
+class TransactionAbortedError(OctopError):
+    """A transactional task ended well in a transaction that can keep nothing: let the error out, or give the statement a savepoint."""
 
 
 class TransitionError(OctopError):

@@ -23,7 +23,7 @@ DEFAULT_SCHEMA: Final = "public"
 FILES: Final = ("octop.toml", "pyproject.toml")
 
 VARIABLES: Final = ("OCTOP_DSN", "OCTOP_SCHEMA", "OCTOP_APP", "OCTOP_TASK_DSN")
-"""Every variable of ours; OCTOP_TASK_DSN is set by a worker for the child processes of its tasks."""
+"""Every variable of ours; OCTOP_TASK_DSN, in the environment of a worker, is the login of its tasks."""
 VARIABLES_OF_TESTS: Final = ("OCTOP_TEST_", "OCTOP_WALK_")
 
 # What libpq takes: a URL, or words; nothing at all leaves everything to its own variables.

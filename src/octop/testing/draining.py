@@ -6,6 +6,7 @@ turn, until the database has no more; the order is that of the queue, and a test
 
 import asyncio
 import contextlib
+import math
 import os
 import socket
 import time
@@ -43,9 +44,11 @@ from octop.testing.ran import Drained, Ran
 from octop.worker.children import Children
 from octop.worker.holdings import Holdings
 from octop.worker.hooks import call_hooks
+from octop.worker.lease import Lease
 from octop.worker.report import plain_failure
 from octop.worker.runner import Runner
 from octop.worker.slot import Reason, Slot
+from octop.worker.transactions import Transactions
 from octop.worker.trouble import is_about_values
 
 R = TypeVar("R")
@@ -57,6 +60,7 @@ EMPTY_LOOKS_MAX: Final = 20
 """One look walks over 200 lanes; what is due and still not given away is locked, or needs newer code."""
 LOCKED_SECONDS: Final = 0.02
 LOOK_SECONDS: Final = 0.02
+_OTHER_VERDICTS: Final = {"lost": Status.CANCELLED, "kept": Status.SUCCESS}
 DEFAULT_QUEUE: Final = "default"
 OURS: Final = str(Path(octop.__file__).parent)
 
@@ -89,7 +93,7 @@ async def drain_application(
         raise ConfigurationError(message)
     connection = await open_connection_async(dsn, application_name="octop drain", schema=schema)
     try:
-        drain = _Drain(app, connection, max_tasks=max_tasks, seconds=seconds, concurrency=concurrency)
+        drain = _Drain(app, connection, dsn, schema, max_tasks=max_tasks, seconds=seconds, concurrency=concurrency)
         return await drain.run(clock, until)
     finally:
         await connection.close()
@@ -127,7 +131,15 @@ class _Drain:
     """One drain: a worker without a life of its own."""
 
     def __init__(
-        self, app: Octop, connection: AsyncEngineConnection, *, max_tasks: int, seconds: float, concurrency: int
+        self,
+        app: Octop,
+        connection: AsyncEngineConnection,
+        dsn: str,
+        schema: str,
+        *,
+        max_tasks: int,
+        seconds: float,
+        concurrency: int,
     ) -> None:
         self._app = app
         self._connection = connection
@@ -141,7 +153,18 @@ class _Drain:
         self._versions = None if set(versions) <= {1} else versions
         self._hooks = replace(app.hooks, middleware=[self._watch, *app.hooks.middleware])
         self._holdings = Holdings()
-        self._runner = Runner(self._registry, self._hooks, self._holdings, Children(None), lambda _queue: None)
+        self._committed: list[Success] = []
+        self._holdings.on_committed = lambda claimed, result: self._committed.append(Success(claimed.fence, result))
+        self._transactions = Transactions(dsn, schema, self._worker_id)
+        self._runner = Runner(
+            self._registry,
+            self._hooks,
+            self._holdings,
+            Children(None),
+            lambda _queue: None,
+            self._transactions,
+            _endless_lease(),
+        )
         self._queues = {DEFAULT_QUEUE, *(each.policy.queue or DEFAULT_QUEUE for each in self._registry.values())}
         self._lanes: dict[str, str] = {}
         self._has_parked = False
@@ -164,6 +187,7 @@ class _Drain:
                 clock.freeze(max(until, clock.now()))
         finally:
             self._runner.close()
+            await self._transactions.close()
             await self._end()
         order = {id: at for at, id in enumerate(self._claimed)}
         return Drained(sorted(self._ran, key=lambda ran: order[f"{ran.id} {ran.attempt}"]))
@@ -173,6 +197,7 @@ class _Drain:
     async def _begin(self) -> None:
         settings = await self._ask(calls.octop_settings())
         self._runner.result_bytes_max = int(settings.values.get("task.result_bytes_max") or 1 << 20)
+        self._transactions.places = int(settings.values.get("db.connection_pool_size") or 10)
         self._queues |= {queue for name, queue in settings.type_queues.items() if name in self._registry}
         await self._ask(
             calls.octop_register(
@@ -274,6 +299,9 @@ class _Drain:
         if time.monotonic() - self._beaten_at > BEAT_SECONDS:
             await self._ask(calls.octop_beat([self._worker_id]))
             self._beaten_at = time.monotonic()
+        for success in self._committed:
+            await self._record(success, "success")
+        self._committed.clear()
         wanted = dict.fromkeys(sorted(self._queues), places) if places else {}
         successes, outcomes = self._holdings.outbox.take()
         ended: list[Success | Outcome] = [*successes, *outcomes]
@@ -354,10 +382,11 @@ class _Drain:
         result, error = None, None
         if isinstance(ended, Success):
             result = self._registry[claimed.task_type].decode_result(ended.result)
-        elif ended.kind in (OutcomeKind.FAILURE, OutcomeKind.TIMEOUT, OutcomeKind.LOST):
+        elif verdict != "kept" and ended.kind in (OutcomeKind.FAILURE, OutcomeKind.TIMEOUT, OutcomeKind.LOST):
             error = _error_of(ended, raised, trace)
         # lost: somebody else has ended it meanwhile, which only a cancel does here
-        status = Status.CANCELLED if verdict == "lost" else Status(verdict)
+        # kept: its COMMIT went through, and only the answer was lost
+        status = _OTHER_VERDICTS.get(verdict) or Status(verdict)
         arguments = from_text(claimed.payload)
         self._ran.append(
             Ran(
@@ -385,6 +414,12 @@ class _Drain:
 
     async def _ask(self, call: Call[R]) -> R:
         return await run_async(self._connection, call)
+
+
+def _endless_lease() -> Lease:
+    lease = Lease()
+    lease.until = math.inf  # the drain beats by itself, between tasks
+    return lease
 
 
 def _in_this_process(definition: TaskDefinition) -> TaskDefinition:

@@ -29,6 +29,11 @@ class WorkerProcess:
         killed: It was, so what it held is released without using a try.
         replaced: It was told to make room for new code: that it ends is no failure, however it does.
         culprit: What keeps its loop from turning, as far as it could say so; None = nothing.
+        recycled: Why it ended to make room for a fresh one; empty = it did not.
+        beat_at: Monotonic moment of the last beat that the database accepted for it.
+        able_at: Monotonic moment at which it could last claim, as it says.
+        unable: What keeps it from claiming, as it says; empty = nothing.
+        good_before: Monotonic moment at which the process that had its place before could last work.
     """
 
     def __init__(
@@ -53,6 +58,11 @@ class WorkerProcess:
         self.replaced = False
         self.started_at = time.monotonic()
         self.culprit: str | None = None
+        self.recycled = ""
+        self.beat_at = -math.inf
+        self.able_at = -math.inf
+        self.unable = ""
+        self.good_before = -math.inf
         self._writer = writer
         self._pulse_at = math.inf
         self._longest_seconds = 0.0
@@ -64,10 +74,18 @@ class WorkerProcess:
         """Tell whether it runs and is not stopped: one in state T is not beaten for, whatever it holds."""
         return self.process.returncode is None and not is_stopped(self.process.pid)
 
+    @property
+    def good_at(self) -> float:
+        """Return the monotonic moment at which the process in this place could last do its work: it was beaten for, and could claim."""
+        return max(self.good_before, min(self.beat_at, self.able_at))
+
     def heard(self, message: Message) -> None:
         """Take note of what it says about itself."""
         if "pulse" in message:
             self.turned(float(message["pulse"]))
+            if (at := message.get("able_at")) is not None:
+                self.able_at = float(at)
+            self.unable = str(message.get("unable") or "")
         elif "blocked" in message:
             self.blocked(message["blocked"], message["deadline"])
         elif "registered" in message:
@@ -84,6 +102,7 @@ class WorkerProcess:
             self.mendable = bool(message.get("mendable"))
         elif "ended" in message:
             self.drained = bool(message["drained"])
+            self.recycled = str(message.get("recycled") or "")
 
     # --- the turning of its loop --------------------------------------------------------------------------------------
 

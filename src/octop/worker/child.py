@@ -12,17 +12,22 @@ import queue
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, Final
 
+from octop.engine.task_transaction import NotBegunError
 from octop.model.context import Context, context_variable
 from octop.model.control_flow import Cancel, Retry, Snooze
 from octop.model.definition import TaskDefinition
 from octop.model.errors import ApplicationError, ResultTooLargeError
 from octop.model.task import Claimed, Fence, Outcome
+from octop.worker.ending import AttemptLostError
 from octop.worker.frames import Channel, Message, identity_of
 from octop.worker.load import Application, load_application
 from octop.worker.report import cleaned, failure_of, message_of
+from octop.worker.slot import AttemptContext
+from octop.worker.transactions import Committed, Transactions
 
 PR_SET_PDEATHSIG = 1
 # The largest value of task.result_bytes_max. As ASCII in a frame it grows to three times this at most, and so fits.
@@ -55,9 +60,10 @@ def main() -> None:
     channel.send({"ready": True})
     while True:
         question = inbox.get()
-        answer = run_one(application, question)
+        identity = identity_of(question)
+        answer = run_one(application, question, lambda: channel.send({"commits": True, **identity}))  # noqa: B023 - called now
         _end_copy(own)
-        channel.send({**answer, **identity_of(question)})
+        channel.send({**answer, **identity})
 
 
 def _end_copy(own: int) -> None:
@@ -66,12 +72,13 @@ def _end_copy(own: int) -> None:
         os._exit(0)
 
 
-def run_one(application: Application, message: Message) -> Message:
+def run_one(application: Application, message: Message, commits: Callable[[], object] = lambda: None) -> Message:
     """Run one task and return what came of it; never raises.
 
     Args:
         application: Knows the task types.
-        message: The claimed task, field by field.
+        message: The claimed task, field by field, and what a transaction needs.
+        commits: Called when nothing but the COMMIT of a transactional task is left.
     """
     claimed = Claimed(**{name: message[name] for name in Claimed._fields})
     definition = application.registry.get(claimed.task_type)
@@ -79,20 +86,75 @@ def run_one(application: Application, message: Message) -> Message:
         reason = f"the application in the child process has no task type {claimed.task_type}"
         return _outcome(failure_of(claimed.fence, ApplicationError(reason)))
     try:
+        if definition.transactional:
+            return copy_context().run(_in_transaction, definition, claimed, message["transaction"], commits)
         value = copy_context().run(_call, definition, claimed)
     except BaseException as error:  # noqa: BLE001 - whatever a task raises is its failure, SystemExit too
         return _raised(claimed.fence, error)
+    return _returned(definition, claimed, value, RESULT_BYTES_MAX)
+
+
+def _returned(definition: TaskDefinition, claimed: Claimed, value: Any, limit: int) -> Message:
     if issubclass(type(value), _ORDERS):
         return _raised(claimed.fence, value)
     try:
         text = definition.encode_result(value)
         size = 0 if text is None else len(text.encode())
-        if size > RESULT_BYTES_MAX:
-            reason = f"the result has {size:,} bytes of JSON, more than any task.result_bytes_max allows"
+        if size > limit:
+            reason = f"the result has {size:,} bytes of JSON, more than the {limit:,} that task.result_bytes_max allows"
             raise ResultTooLargeError(reason, hint="Return a reference to the data instead.")
     except BaseException as error:  # noqa: BLE001 - encoding may run the user's code
         return _outcome(failure_of(claimed.fence, error, final=True))
     return {"result": text}
+
+
+def _in_transaction(
+    definition: TaskDefinition, claimed: Claimed, transaction: Message, commits: Callable[[], object]
+) -> Message:
+    """Run a task whose success commits here, with what it does."""
+    attempt = _Attempt(definition, claimed, transaction["result_bytes_max"], commits)
+    transactions = Transactions(transaction["dsn"], transaction["schema"], transaction["worker_id"])
+    try:
+        answer = asyncio.run(transactions.run_async(attempt)) if definition.is_async else transactions.run(attempt)
+    except NotBegunError as error:
+        return {"not_begun": cleaned(error.error.message, 10_000)}
+    except AttemptLostError:
+        return {"lost": True}
+    finally:
+        transactions.close_here()
+    return {**attempt.answer, "committed": type(answer) is Committed}
+
+
+class _Attempt:
+    """The attempt of a transactional task in this process."""
+
+    def __init__(self, definition: TaskDefinition, claimed: Claimed, limit: int, commits: Callable[[], object]) -> None:
+        self.answer: Message = {}
+        self._commits = commits
+        self._definition = definition
+        self._claimed = claimed
+        self._limit = limit
+        self._context = AttemptContext(claimed)
+        self._own = os.getpid()
+
+    def begins(self, connection: Any, _cut: Callable[[], None]) -> None:
+        context_variable.set(self._context)
+        self._context.lend(connection)
+
+    def call(self) -> Any:
+        return self._definition.call(self._definition.unbind(self._claimed.payload), self._context)
+
+    def written(self, value: Any) -> tuple[bool, str | None]:
+        _end_copy(self._own)  # it would commit on the session of its parent
+        self._context.lend(None)
+        self.answer = _returned(self._definition, self._claimed, value, self._limit)
+        return "result" in self.answer, self.answer.get("result")
+
+    def claimed(self) -> Claimed:
+        return self._claimed
+
+    def commits(self) -> None:
+        self._commits()
 
 
 def _call(definition: TaskDefinition, claimed: Claimed) -> Any:

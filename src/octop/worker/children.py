@@ -13,6 +13,7 @@ from typing import Final
 
 from octop.model.errors import ApplicationError
 from octop.worker.frames import Inbox, Message, encoded, identity_of, opened, read_message
+from octop.worker.memory import MB, resident_bytes
 
 RUNS_MAX: Final = 500
 IDLE_SECONDS_MAX: Final = 60.0
@@ -39,6 +40,11 @@ class Child:
         self.idle_since = time.monotonic()
 
     @property
+    def pid(self) -> int:
+        """Return its process id."""
+        return self._process.pid
+
+    @property
     def is_usable(self) -> bool:
         """Tell whether another task may be given to it."""
         return self._process.returncode is None and self.runs < RUNS_MAX and self._is_silent()
@@ -61,6 +67,10 @@ class Child:
         self._writer.write(encoded(message))
         with contextlib.suppress(ConnectionError):  # the answer, or its absence, tells more
             await self._writer.drain()
+        return await self.answer(message)
+
+    async def answer(self, message: Message) -> Message:
+        """Wait for a further answer to a message; see ``ask``."""
         answer = await read_message(self._reader)
         if answer is None:
             await asyncio.sleep(0)
@@ -122,15 +132,19 @@ def environment_of_children(environment: Mapping[str, str]) -> dict[str, str]:
 class Children:
     """The child processes of one worker: as many as are busy at once; idle ones end after a minute."""
 
-    def __init__(self, application: str | None, import_folder: str | None = None) -> None:
+    def __init__(
+        self, application: str | None, import_folder: str | None = None, memory_mb_max: int | None = None
+    ) -> None:
         """Begin without processes.
 
         Args:
             application: What each of them imports; None = process tasks can not be run.
             import_folder: Where its module is looked for first.
+            memory_mb_max: One that uses more gets no further task; None = no cap.
         """
         self._application = application
         self._import_folder = import_folder
+        self._bytes_max = None if memory_mb_max is None else memory_mb_max * MB
         self._idle: list[Child] = []
         self._all: set[Child] = set()
 
@@ -150,10 +164,13 @@ class Children:
 
     def give_back(self, child: Child) -> None:
         """Keep a child for the next task, or end it when it has served."""
-        if child.is_usable:
+        if child.is_usable and not self._is_heavy(child):
             self._idle.append(child)
         else:
             self._forget(child)
+
+    def _is_heavy(self, child: Child) -> bool:
+        return self._bytes_max is not None and resident_bytes(child.pid) > self._bytes_max
 
     def prune(self) -> None:
         """End those that have been idle for a minute."""

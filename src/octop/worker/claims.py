@@ -1,5 +1,6 @@
 """What a worker may ask for, and where that goes which it gets."""
 
+import math
 import time
 from collections.abc import Mapping
 
@@ -21,6 +22,9 @@ class Claims:
         lanes: By queue, the lane after which the next walk begins.
         more: Queues whose last batch came back full: there is probably more.
         marks: Where the next claim begins.
+        delivered: How many tasks have come.
+        tasks_max: How many may come before this process has served.
+        retired: It has served for another reason.
     """
 
     def __init__(self, holdings: Holdings, pools: Mapping[str, Pool], lease: Lease) -> None:
@@ -38,6 +42,9 @@ class Claims:
         self.lanes: dict[str, str] = {}
         self.more: set[str] = set()
         self.marks = Marks()
+        self.delivered = 0
+        self.tasks_max = math.inf
+        self.retired = False
         self._holdings = holdings
         self._lease = lease
         holdings.is_roomy = self.is_roomy
@@ -50,13 +57,24 @@ class Claims:
 
     def wanted(self) -> dict[str, int]:
         """Return how many tasks may be asked for, by queue: of a backlog at most half of the places, so that two exchanges share them."""
-        if not self.claiming or time.monotonic() >= self._lease.until:
+        if not self.claiming or self.is_spent or time.monotonic() >= self._lease.until:
             return {}
-        return {
+        wanted = {
             name: min(pool.free, pool.half) if name in self.marks.by_queue else pool.free
             for name, pool in self.pools.items()
             if name not in self.held_queues and pool.free > 0
         }
+        return wanted if self.tasks_max == math.inf else self._capped(wanted)
+
+    @property
+    def is_spent(self) -> bool:
+        """Tell whether this process has served: nothing more is asked for, and it ends when nothing is held."""
+        return self.retired or self.delivered >= self.tasks_max
+
+    def _capped(self, wanted: dict[str, int]) -> dict[str, int]:
+        """Ask for no more than may still come. Each queue is asked for all of it: it may be the only one that has tasks."""
+        left = int(self.tasks_max) - self.delivered - sum(pool.asked for pool in self.pools.values())
+        return {name: min(count, left) for name, count in wanted.items()} if left > 0 else {}
 
     def wanted_besides(self) -> dict[str, int]:
         """Return what a second exchange may ask for while another is under way: of queues whose last batch came back full, behind its mark.
@@ -90,6 +108,7 @@ class Claims:
         """
         self.lanes.update(answer.lanes)
         fresh = self._holdings.accept(answer.tasks)
+        self.delivered += len(fresh)
         if self.ended:
             # told to stop while the answer was on its way
             for claimed in (*fresh, *self._holdings.withdraw_waiting()):

@@ -7,6 +7,7 @@ import uuid
 from pathlib import Path
 
 from octop.model.definition import TaskDefinition
+from octop.model.errors import ConfigurationError
 from octop.model.hooks import Hooks
 from octop.model.work import Settings
 from octop.worker.heart import HeartThread, Pulse
@@ -32,16 +33,18 @@ async def run_embedded(
     at once.
 
     Args:
-        options: What to serve; ``processes`` and ``reload`` mean nothing here.
+        options: What to serve; ``processes`` and ``reload`` mean nothing here, and what only a supervisor can do is refused.
         registry: Task types by name and alias.
         hooks: What the application wants to be called with.
         stop: Set to stop with grace.
         version: Shown by ``octop workers``.
 
     Raises:
+        ConfigurationError: Health probes, or caps of a process that is not ours to replace, were asked for.
         DatabaseUnreachableError: No database at the start.
         OctopError: Something that no further try would mend.
     """
+    _refuse_what_needs_a_supervisor(options)
     lease = Lease()
     worker_id = str(uuid.uuid4())
     options = _importable(options, registry)
@@ -76,6 +79,13 @@ async def run_embedded(
         heart.stop()
     if cancelled is not None:
         raise cancelled
+
+
+def _refuse_what_needs_a_supervisor(options: WorkerOptions) -> None:
+    for name in ("health_port", "health_file", "max_tasks_per_process", "max_memory_mb"):
+        if getattr(options, name) is not None:
+            message = f"{name} needs a supervisor, and this worker runs in your own process"
+            raise ConfigurationError(message, hint="Run the command `octop worker`, or leave it out.")
 
 
 def _cancelled(runtime: Runtime, worker: asyncio.Task[None], *, is_stopping: bool) -> None:

@@ -1,6 +1,6 @@
 """What an attempt ends with, by what it raised or returned and by who ended it."""
 
-from typing import Any
+from typing import Any, Final
 
 from octop.model.control_flow import Cancel, Retry, Snooze
 from octop.model.task import Claimed, Outcome, OutcomeKind
@@ -8,6 +8,8 @@ from octop.worker.children import ChildLostError
 from octop.worker.frames import Message
 from octop.worker.report import cleaned, failure_of, message_of, plain_failure, stack_in, traceback_of
 from octop.worker.slot import Reason, Slot
+
+UNBEGUN_SECONDS: Final = 5.0
 
 
 class TaskFailedInChildError(Exception):
@@ -17,6 +19,22 @@ class TaskFailedInChildError(Exception):
         """Keep the child's report."""
         super().__init__(f"{report.get('error_class')}: {report.get('error_message')}")
         self.report = report
+
+
+class NotStartedError(Exception):
+    """While an attempt waited for what it needs to start, the lease ended, or the attempt did: somebody else may have been given it."""
+
+    def __init__(self) -> None:
+        """Say so."""
+        super().__init__("its worker fell silent, or took it back, before the start")
+
+
+class AttemptLostError(Exception):
+    """The attempt was no longer this worker's when its transaction was to commit."""
+
+    def __init__(self) -> None:
+        """Say so."""
+        super().__init__("the attempt was no longer this worker's: its transaction was rolled back")
 
 
 def outcome_of(slot: Slot, claimed: Claimed, raised: Any) -> Outcome | None:
@@ -42,6 +60,10 @@ def outcome_of(slot: Slot, claimed: Claimed, raised: Any) -> Outcome | None:
                 error_message=message_of(raised),
                 delay_seconds=raised.delay_seconds,
             )
+        case kind if issubclass(kind, NotStartedError):
+            return Outcome(claimed.fence, OutcomeKind.RELEASED, error_message=str(raised))
+        case kind if issubclass(kind, AttemptLostError):
+            return None
         case kind if issubclass(kind, ChildLostError):
             return plain_failure(claimed.fence, "WorkerLost", str(raised), kind=OutcomeKind.LOST)
         case kind if issubclass(kind, TaskFailedInChildError):
@@ -67,6 +89,10 @@ def outcome_of_interrupted(slot: Slot, claimed: Claimed, error: BaseException | 
         error: What it raised then; None = nothing yet.
     """
     match slot.reason:
+        case Reason.TIMEOUT if slot.starting and slot.job is not None:  # its function has not begun
+            return Outcome(
+                claimed.fence, OutcomeKind.SNOOZED, error_message="no connection in time", delay_seconds=UNBEGUN_SECONDS
+            )
         case Reason.TIMEOUT:
             return Outcome(
                 claimed.fence,

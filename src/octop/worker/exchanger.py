@@ -10,6 +10,7 @@ from typing import Final
 from octop.engine import calls
 from octop.model.errors import DatabaseUnreachableError, OctopError
 from octop.model.task import Exchanged
+from octop.worker.acceptance import Acceptance
 from octop.worker.claims import Claims
 from octop.worker.exchange import Exchange
 from octop.worker.holdings import LINGER_SECONDS, Holdings
@@ -39,6 +40,8 @@ class Exchanger:
         interval_seconds: Setting ``scheduler.interval_seconds``: the longest sleep.
         on_settled: Called with id and verdict of each outcome that was no plain success.
         on_idle: Called when nothing was found, or may be asked for, and nothing is held.
+        on_spent: Called when this process has served and nothing is held: it is to end.
+        acceptance: What has been accepted, and what has not.
     """
 
     def __init__(
@@ -63,6 +66,8 @@ class Exchanger:
         self.interval_seconds = 5.0
         self.on_settled: Callable[[str, str], None] = lambda _id, _verdict: None
         self.on_idle: Callable[[], Awaitable[None]] = _nothing
+        self.on_spent: Callable[[], None] = self.end
+        self.acceptance = Acceptance()
         self._worker_id = worker_id
         self._holdings = holdings
         self._claims = claims
@@ -114,12 +119,18 @@ class Exchanger:
 
     async def _lead(self) -> None:
         while not (self._claims.ended and not self._holds_anything()):
+            if self._claims.is_spent and not self._claims.ended and not self._holds_anything():
+                self.on_spent()
+                continue
             await self._wait(self._pause())
             if self._is_hopeless():
                 return
+            self.acceptance.tries()
             try:
                 await self._cycle()
+                self.acceptance.accepted()
             except OctopError as error:
+                self.acceptance.refused(error)
                 self._sleeper.wake()
                 self._nudged = True
                 if self._is_hopeless():

@@ -64,7 +64,11 @@ class Rhythm:
 
 
 async def beat(
-    link: Link, rhythm: Rhythm, ids: Callable[[], Sequence[str]], beaten: Callable[[str, float, bool], None]
+    link: Link,
+    rhythm: Rhythm,
+    ids: Callable[[], Sequence[str]],
+    beaten: Callable[[str, float, bool], None],
+    refused: Callable[[OctopError], None] = lambda _error: None,
 ) -> None:
     """Beat until told to stop.
 
@@ -73,6 +77,7 @@ async def beat(
         rhythm: When to beat.
         ids: For whom to beat, asked before each beat.
         beaten: Called with the id, the monotonic moment at which the beat was sent, and whether the lease was unbroken.
+        refused: Called when a beat was not accepted.
     """
     trouble = Trouble("the heartbeat is refused", str(id(rhythm)), endless=True)
     while not rhythm.is_over:
@@ -82,10 +87,12 @@ async def beat(
             wait = min(BEAT_SECONDS_MAX, max(1.0, 2 * rhythm.seconds))
             try:
                 answers = await link.call(calls.octop_beat(chosen), seconds=wait)
-            except DatabaseUnreachableError:
+            except DatabaseUnreachableError as error:
+                refused(error)
                 await link.pause()
                 continue
             except OctopError as error:
+                refused(error)
                 await link.pause(min(trouble.bear(error), rhythm.seconds))
                 continue
             else:

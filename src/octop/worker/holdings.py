@@ -26,6 +26,7 @@ class Holdings:
         on_ready: Called with a task that waited until an older attempt of it had left its place.
         longest_seconds: At least the longest time limit of what is active.
         on_longer: Called when that has risen.
+        on_committed: Called with a task, and its result, whose success is in the database already.
     """
 
     def __init__(self) -> None:
@@ -40,6 +41,7 @@ class Holdings:
         self.on_ready: Callable[[Claimed], None] = lambda _claimed: None
         self.longest_seconds = 0.0
         self.on_longer: Callable[[], None] = lambda: None
+        self.on_committed: Callable[[Claimed, str | None], None] = lambda _claimed, _result: None
         self._ghosts: set[str] = set()
         self._leaving: set[str] = set()
         self._waiting: dict[str, Claimed] = {}
@@ -93,6 +95,13 @@ class Holdings:
             return  # it is not ours any more
         self.outbox.add_success(Success(Fence(claimed.id, claimed.attempt, claimed.claim_id), result))
         self._tell()
+
+    def committed(self, claimed: Claimed, result: str | None) -> None:
+        """Strike out a task that has written its success itself, in its own transaction."""
+        if self._strike(claimed):
+            self.on_committed(claimed, result)
+            if not self.active or self.is_roomy():
+                self.urgent.set()
 
     def outcome(self, outcome: Outcome) -> bool:
         """Write any other outcome on its way; False when the attempt is not ours any more."""

@@ -32,6 +32,13 @@ class WorkerOptions:
         listen: Hold a connection for LISTEN; without it the worker polls, as behind a pooler in transaction mode.
         log_format: ``text`` or ``json``.
         log_level: Name of the lowest level that is logged.
+        max_tasks_per_process: A worker process that has run so many tasks is replaced by a fresh one, when all of them have ended; up to a
+            tenth fewer, so that processes do not end together, and a few more where it serves several queues. At least 1; None = never.
+        max_memory_mb: A worker process whose resident memory is over so many MB is replaced likewise, and a child process of a task gets
+            no further one. At least 1; None = never.
+        health_port: Answer health probes over HTTP there, 0 to 65,535; 0 = at a free port, which the log names; None = not at all.
+        health_host: Address of that port; None = 127.0.0.1, which nobody outside of the machine or container reaches.
+        health_file: A file that is there, and not older than a few seconds, while the worker can work; None = none.
         tell_tasks: Log the end of each task, with the traceback where it failed: not for thousands a second.
 
     Raises:
@@ -53,6 +60,11 @@ class WorkerOptions:
     log_format: str = "text"
     log_level: str = "INFO"
     tell_tasks: bool = False
+    max_tasks_per_process: int | None = None
+    max_memory_mb: int | None = None
+    health_port: int | None = None
+    health_host: str | None = None
+    health_file: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no worker could do."""
@@ -67,6 +79,15 @@ class WorkerOptions:
             _refuse(f"processes is {self.processes}", "Give 1 to 256.")
         if self.grace_seconds is not None and not 0 <= self.grace_seconds <= 86_400:
             _refuse(f"grace is {self.grace_seconds} seconds", "Give 0 to 86400.")
+        for name in ("max_tasks_per_process", "max_memory_mb"):
+            if (most := getattr(self, name)) is not None and most < 1:
+                _refuse(f"{name} is {most}", "Give at least 1, or leave it out.")
+        if self.health_port is not None and not 0 <= self.health_port <= 65_535:
+            _refuse(f"the health port is {self.health_port}", "Give 1 to 65535, or 0 for a free one.")
+        if self.health_host is not None and self.health_port is None:
+            _refuse("a health host is given, and no port", "Give --health-port, too.")
+        if self.health_host == "" or self.health_file == "":
+            _refuse("the health host or file is empty", "Name it, as in --health-host 0.0.0.0, or leave it out.")
         if self.log_format not in LOG_FORMATS:
             _refuse(f"log format is {self.log_format!r}", f"Give one of {', '.join(LOG_FORMATS)}.")
 

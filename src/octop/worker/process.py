@@ -102,7 +102,7 @@ class _Process:
         runtime.on_registered = self._registered
         runtime.on_leaving = self._leaving
         runtime.on_left = lambda: self._tell({"left": True})
-        runtime.holdings.on_longer = lambda: self._turned(runtime.holdings.longest_seconds)
+        runtime.holdings.on_longer = lambda: self._turned(runtime, runtime.holdings.longest_seconds)
         runtime.shutdown.on_stopping = lambda seconds: self._tell({"stopping": seconds})
         runtime.shutdown.on_delivering = lambda: self._tell({"delivering": True})
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -110,7 +110,7 @@ class _Process:
         threading.Thread(target=self._listen, args=(runtime, loop), name="octop-lifeline", daemon=True).start()
         pulse = Pulse(
             runtime.culprit,
-            on_turn=lambda: self._turned(runtime.holdings.reckon_longest()),
+            on_turn=lambda: self._look(runtime),
             on_blocked=self._blocked,
         )
         try:
@@ -119,7 +119,7 @@ class _Process:
             pulse.stop()
             if self._heart is not None:
                 self._heart.stop()
-        self._tell({"ended": True, "drained": runtime.drained})
+        self._tell({"ended": True, "drained": runtime.drained, "recycled": runtime.recycled})
         return 0
 
     def _tell(self, message: Message) -> None:
@@ -132,14 +132,20 @@ class _Process:
         self._tell(
             {
                 "heartbeat_seconds": self._heartbeat_seconds,
+                "lease_seconds": float(settings.values.get("worker.lease_seconds") or 30.0),
                 "deadline_grace_seconds": float(settings.values.get("worker.deadline_grace_seconds") or 10.0),
             }
         )
 
-    def _turned(self, longest_seconds: float) -> None:
-        """Say that the loop turns. It must not wait for a supervisor that does not listen."""
+    def _look(self, runtime: Runtime) -> None:
+        runtime.turnover.weigh()
+        self._turned(runtime, runtime.holdings.reckon_longest())
+
+    def _turned(self, runtime: Runtime, longest_seconds: float) -> None:
+        """Say that the loop turns, and how it goes. It must not wait for a supervisor that does not listen."""
         if self._is_watched:
-            self._channel.offer({"pulse": longest_seconds})
+            at, why = runtime.ability()
+            self._channel.offer({"pulse": longest_seconds, "able_at": at, "unable": why})
 
     def _blocked(self, culprit: Culprit) -> None:
         if self._is_watched:

@@ -49,7 +49,7 @@ class Recall:
     def cancel(self, task_id: str) -> None:
         """End a task because somebody asked for it."""
         claimed = self._holdings.active.get(task_id)
-        if claimed is None:
+        if claimed is None or self._is_committing(task_id):
             return
         if self._holdings.withdraw(claimed):
             self._holdings.outcome(Outcome(claimed.fence, OutcomeKind.CANCELLED))
@@ -65,10 +65,17 @@ class Recall:
 
     def lose(self, claimed: Claimed) -> Slot | None:
         """Cut an attempt that is no longer ours. Return its place; None = it does not run."""
+        if self._is_committing(claimed.id):
+            return None
         slot = self._holdings.lose(claimed)
         if slot is not None:
             self._runner.interrupt(slot, Reason.LOST)
         return slot
+
+    def _is_committing(self, task_id: str) -> bool:
+        """Tell whether an attempt hands in its success by itself: only the answer to its COMMIT says how it ended."""
+        slot = self._holdings.running.get(task_id)
+        return slot is not None and slot.committing
 
     def _superseded(self, slot: Slot) -> None:
         _say(slot)

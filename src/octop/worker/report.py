@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Final
 
+from octop.model.errors import TransactionEndedError
 from octop.model.task import Fence, Outcome, OutcomeKind
 from octop.worker.threads import Job
 
@@ -206,7 +207,8 @@ def failure_of(
         error_class=class_name(type(error)),
         error_message=message,
         traceback=traceback_of(error, message),
-        final=final,
+        final=final
+        or issubclass(type(error), TransactionEndedError),  # it may have committed what a retry would do again
         mro=class_names(error),
     )
     if not keep_frames:

@@ -16,13 +16,15 @@ from octop.model.errors import ResultTooLargeError, UnknownTaskTypeError
 from octop.model.hooks import Hooks
 from octop.model.task import Claimed, Outcome, OutcomeKind
 from octop.worker.children import Children
-from octop.worker.ending import TaskFailedInChildError, is_any, outcome_of, outcome_of_interrupted
+from octop.worker.ending import is_any, outcome_of, outcome_of_interrupted
 from octop.worker.holdings import Holdings
 from octop.worker.hooks import call_hooks, wrapped
+from octop.worker.lease import Lease
 from octop.worker.report import failure_of, let_go, plain_failure
 from octop.worker.slot import INTERRUPTS_MAX, AttemptContext, Reason, Slot, stepped
-from octop.worker.threads import Threads
+from octop.worker.transactions import Transactions
 from octop.worker.watchdog import Watchdog
+from octop.worker.ways import JsonText, Ways
 
 log = logging.getLogger(__name__)
 
@@ -31,16 +33,6 @@ AGAIN_SECONDS: Final = 2.0
 # Less than the default of worker.deadline_grace_seconds: by then a sweep ends what is over its limit.
 CHILD_START_SECONDS_MAX: Final = 8.0
 THREAD_CANCEL_SECONDS: Final = 5.0
-# A process that died may have held hundreds of tasks. One child for each of them would bring the machine down.
-ISOLATED_MAX: Final = 4
-ISOLATION_WAIT_SECONDS_MAX: Final = 30.0
-ISOLATION_SNOOZE_SECONDS: Final = 2.0
-
-
-class _JsonText(str):
-    """A result that a child process has encoded already."""
-
-    __slots__ = ()
 
 
 class Runner:
@@ -59,6 +51,8 @@ class Runner:
         holdings: Holdings,
         children: Children,
         wake: Callable[[str], None],
+        transactions: Transactions,
+        lease: Lease,
     ) -> None:
         """Keep what attempts need.
 
@@ -68,6 +62,8 @@ class Runner:
             holdings: Where outcomes go.
             children: Processes for tasks that want, or must have, one of their own.
             wake: Lets another place of a queue look for work.
+            transactions: Connections for transactional tasks.
+            lease: Nothing starts when it is over.
         """
         self.stepping: Claimed | None = None
         self.result_bytes_max = 1 << 20
@@ -75,11 +71,17 @@ class Runner:
         self._registry = registry
         self._hooks = hooks
         self._holdings = holdings
-        self._children = children
         self._wake = wake
-        self._threads = Threads()
         self._watchdog = Watchdog(self._overdue)
-        self._isolation = asyncio.Semaphore(ISOLATED_MAX)
+        self._ways = Ways(
+            children,
+            transactions,
+            self._watchdog,
+            lease,
+            holdings,
+            written=self._written,
+            result_bytes_max=lambda: self.result_bytes_max,
+        )
         self._closed = False
         self._remembers = bool(hooks.retry or hooks.freeze)
         self._remembered: dict[str, tuple[AttemptContext, BaseException]] = {}
@@ -88,7 +90,7 @@ class Runner:
         """Let go of threads and timers; what still runs is on its own."""
         self._closed = True
         self._watchdog.close()
-        self._threads.close()
+        self._ways.close()
 
     # --- one attempt --------------------------------------------------------------------------------------------------
 
@@ -180,30 +182,18 @@ class Runner:
         if definition is None:
             message = f"no function is registered as {claimed.task_type}"
             raise UnknownTaskTypeError(message)
-        if definition.run_in == "loop" and not claimed.isolated and not self._hooks.middleware:
+        is_plain = definition.run_in == "loop" and not claimed.isolated and not definition.transactional
+        if is_plain and not self._hooks.middleware:
             try:
                 coroutine = definition.call(definition.unbind(claimed.payload), context)
             except StopIteration as error:  # from a decoder of the user's own: here it would pass for an answer
                 message = "decoding the payload raised StopIteration"
                 raise RuntimeError(message) from error
         else:
-            coroutine = self._elsewhere(slot, definition, context, claimed)
+            coroutine = self._ways.begin(slot, definition, context, claimed)
+            for middleware in reversed(self._hooks.middleware):
+                coroutine = wrapped(middleware, context, coroutine)
         return coroutine, coroutine.send(None)
-
-    def _elsewhere(
-        self, slot: Slot, definition: TaskDefinition, context: AttemptContext, claimed: Claimed
-    ) -> Coroutine[Any, Any, Any]:
-        if definition.run_in == "process":
-            coroutine = self._in_child(slot, claimed)
-        elif claimed.isolated:
-            coroutine = self._in_isolation(slot, claimed)
-        elif definition.run_in == "thread":
-            coroutine = self._in_thread(slot, definition, context, claimed)
-        else:
-            coroutine = _on_loop(definition, context, claimed)
-        for middleware in reversed(self._hooks.middleware):
-            coroutine = wrapped(middleware, context, coroutine)
-        return coroutine
 
     def _begins_to_wait(self, slot: Slot, claimed: Claimed) -> None:
         slot.waited = True
@@ -211,60 +201,6 @@ class Runner:
         start_seconds = CHILD_START_SECONDS_MAX if slot.starting else 0.0
         self._watchdog.watch(slot, time.monotonic() + start_seconds + claimed.timeout_seconds)
         self._wake(claimed.queue)
-
-    async def _in_thread(
-        self, slot: Slot, definition: TaskDefinition, context: AttemptContext, claimed: Claimed
-    ) -> Any:
-        slot.waited = True
-        job = slot.job = self._threads.start(
-            copy_context(), lambda: definition.call(definition.unbind(claimed.payload), context)
-        )
-        await asyncio.shield(job.ended)
-        error, answer, job.error, job.answer = job.error, job.answer, None, None
-        if error is None:
-            return answer
-        try:
-            raise error
-        finally:
-            del error  # it would keep this frame, and so itself
-
-    async def _in_isolation(self, slot: Slot, claimed: Claimed) -> Any:
-        """Run a task whose attempt was lost once: in a child, but few at a time, however many were lost together."""
-        slot.waited = True
-        try:
-            async with asyncio.timeout(min(ISOLATION_WAIT_SECONDS_MAX, claimed.timeout_seconds / 2)):
-                await self._isolation.acquire()
-        except TimeoutError:
-            return Snooze(ISOLATION_SNOOZE_SECONDS)
-        try:
-            return await self._in_child(slot, claimed)
-        finally:
-            self._isolation.release()
-
-    async def _in_child(self, slot: Slot, claimed: Claimed) -> Any:
-        slot.waited = slot.starting = True
-        child = slot.child = await self._children.take()
-        slot.starting = False
-        if slot.deadline < math.inf:
-            self._watchdog.watch(slot, time.monotonic() + claimed.timeout_seconds)
-        child.runs += 1
-        try:
-            answer = await child.ask(claimed._asdict())
-        except BaseException:
-            child.kill()
-            raise
-        finally:
-            self._children.give_back(child)
-        if "failure" in answer:
-            raise TaskFailedInChildError(answer["failure"])
-        if "snooze" in answer:
-            return Snooze(answer["snooze"])
-        if "cancel" in answer:
-            raise Cancel(answer["cancel"])
-        if "retry" in answer:
-            raise Retry(answer["retry"], answer["reason"])
-        text = answer.get("result")
-        return None if text is None else _JsonText(text)
 
     async def _wait_for_thread(self, slot: Slot) -> None:
         """Wait for a thread that was given up: it can not be killed, and its place is not used again until it ends."""
@@ -308,6 +244,8 @@ class Runner:
         if claimed is None or slot.recorded:
             return
         slot.recorded = True
+        if slot.cut is not None:
+            slot.cut()
         outcome = outcome_of_interrupted(slot, claimed)
         if outcome is not None:
             self._holdings.outcome(outcome)
@@ -316,6 +254,10 @@ class Runner:
     def _overdue(self, slot: Slot) -> None:
         claimed = slot.claimed
         if claimed is None or slot.recorded:
+            return
+        if slot.committing and slot.reason is None:  # it may be over already, and only the answer be on its way
+            slot.reason = Reason.TIMEOUT
+            self._watchdog.watch(slot, time.monotonic() + AGAIN_SECONDS)
             return
         if slot.interrupts < INTERRUPTS_MAX:
             self.interrupt(slot, slot.reason or Reason.TIMEOUT)
@@ -333,25 +275,22 @@ class Runner:
         claimed, context = slot.claimed, slot.context
         if claimed is None or slot.recorded:
             return
+        if slot.committed is not None:
+            await self._end_committed(slot, claimed, slot.committed[0], error)
+            return
         outcome: Outcome | None
-        if error is None and slot.reason in (None, Reason.SHUTDOWN) and not is_any(value, Snooze, Cancel, Retry):
+        if error is None and _is_success(slot, value):
             try:
                 text = self._result(claimed, value)
             except BaseException as problem:  # noqa: BLE001 - encoding may run the user's code
                 error, outcome = problem, failure_of(claimed.fence, problem, final=True, keep_frames=True)
             else:
-                size = 0 if text is None else len(text.encode())
-                if size <= self.result_bytes_max:
-                    self._holdings.success(claimed, text)
-                    if self.tells:
-                        _tell(slot, claimed, "success")
-                    if self._hooks.success and context is not None:
-                        await call_hooks(self._hooks.success, context, value)
-                    return
-                limit = self.result_bytes_max
-                message = f"the result has {size:,} bytes of JSON, more than task.result_bytes_max = {limit:,}"
-                error = ResultTooLargeError(message, hint="Return a reference to the data instead.")
-                outcome = failure_of(claimed.fence, error, final=True, keep_frames=True)
+                self._holdings.success(claimed, text)
+                if self.tells:
+                    _tell(slot, claimed, "success")
+                if self._hooks.success and context is not None:
+                    await call_hooks(self._hooks.success, context, value)
+                return
         else:
             outcome = outcome_of(slot, claimed, error if error is not None else value)
         if outcome is not None and self._holdings.outcome(outcome):
@@ -361,10 +300,34 @@ class Runner:
         if error is not None and claimed.id not in self._remembered:
             let_go(error)
 
+    async def _end_committed(self, slot: Slot, claimed: Claimed, value: Any, error: BaseException | None) -> None:
+        """Tell of a success that was committed with what the task did: nothing that came later can change it."""
+        if error is not None and slot.reason is None:
+            log.error("a middleware raised after the commit", exc_info=error, extra={"task_id": claimed.id})
+        if self.tells:
+            _tell(slot, claimed, "success")
+        if self._hooks.success and slot.context is not None:
+            await call_hooks(self._hooks.success, slot.context, value)
+
     def _result(self, claimed: Claimed, value: Any) -> str | None:
-        if type(value) is _JsonText:
-            return str(value)
-        return self._registry[claimed.task_type].encode_result(value)
+        """Return the JSON of what a task returned.
+
+        Raises:
+            ResultTooLargeError: It is over the limit. Whatever else the value does to whoever encodes it comes out as well.
+        """
+        text = str(value) if type(value) is JsonText else self._registry[claimed.task_type].encode_result(value)
+        size, limit = 0 if text is None else len(text.encode()), self.result_bytes_max
+        if size > limit:
+            message = f"the result has {size:,} bytes of JSON, more than task.result_bytes_max = {limit:,}"
+            raise ResultTooLargeError(message, hint="Return a reference to the data instead.")
+        return text
+
+    def _written(self, slot: Slot, claimed: Claimed, value: Any) -> tuple[bool, str | None]:
+        """Tell whether a value is a result that can be kept, and its JSON. What is wrong with it is met again, and told, at the end."""
+        try:
+            return (True, self._result(claimed, value)) if _is_success(slot, value) else (False, None)
+        except BaseException:  # noqa: BLE001 - encoding may run the user's code
+            return False, None
 
     async def _tell_of_failure(
         self, claimed: Claimed, context: AttemptContext | None, outcome: Outcome, error: BaseException | None
@@ -416,6 +379,10 @@ class Runner:
             let_go(found[1])
 
 
+def _is_success(slot: Slot, value: object) -> bool:
+    return slot.reason in (None, Reason.SHUTDOWN) and not is_any(value, Snooze, Cancel, Retry)
+
+
 def _tell(slot: Slot, claimed: Claimed, what: str) -> None:
     log.info(
         "%s of %s %s after %d ms",
@@ -430,10 +397,6 @@ def _tell(slot: Slot, claimed: Claimed, what: str) -> None:
             "queue": claimed.queue,
         },
     )
-
-
-async def _on_loop(definition: TaskDefinition, context: AttemptContext, claimed: Claimed) -> Any:
-    return await definition.call(definition.unbind(claimed.payload), context)
 
 
 async def _absorb(slot: Slot) -> None:

@@ -3,31 +3,36 @@
 import asyncio
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from octop.engine import calls
-from octop.engine.listener import notifications
 from octop.model.definition import TaskDefinition
 from octop.model.errors import DatabaseUnreachableError, OctopError
 from octop.model.hooks import Hooks
 from octop.model.work import Settings
+from octop.worker.acceptance import Ability
 from octop.worker.children import Children
 from octop.worker.claims import Claims
+from octop.worker.ears import Ears
 from octop.worker.exchanger import Exchanger
 from octop.worker.heart import Culprit
 from octop.worker.holdings import Holdings
 from octop.worker.hooks import call_hooks
 from octop.worker.lease import Lease
-from octop.worker.link import Link, pause_before_try
+from octop.worker.link import Link
 from octop.worker.options import WorkerOptions
 from octop.worker.pool import Pool
 from octop.worker.recall import Recall
 from octop.worker.registration import Registration
 from octop.worker.runner import Runner
 from octop.worker.shutdown import Shutdown
+from octop.worker.transactions import Transactions, dsn_of_tasks
 from octop.worker.trouble import Trouble
+from octop.worker.turnover import Turnover
+from octop.worker.verdicts import Verdicts
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +59,8 @@ class Runtime:
         holdings: What it holds.
         shutdown: Leads to the end.
         drained: It stopped because nothing was left.
+        turnover: Says when this process has served.
+        recycled: Why it stopped to make room for a fresh one; empty = it did not.
     """
 
     def __init__(
@@ -75,6 +82,7 @@ class Runtime:
         self.on_leaving: Callable[[], None] = lambda: None
         self.on_left: Callable[[], None] = lambda: None
         self.drained = False
+        self.recycled = ""
         self._crashed = False
         self._options = options
         self._registry = registry
@@ -82,7 +90,6 @@ class Runtime:
         self._loop = asyncio.get_running_loop()
         self._over = asyncio.Event()
         self._control_asked = asyncio.Event()
-        self._verdicts: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self._settings: Settings | None = None
         self.registration = Registration(
             registry,
@@ -102,9 +109,12 @@ class Runtime:
         )
         self._control_link = Link(options, "control", worker_id, is_over=self._over.is_set)
         self.holdings = self._holdings = Holdings()
-        self._children = Children(options.application, options.import_folder)
-        self.runner = Runner(registry, hooks, self._holdings, self._children, self._wake)
+        self._children = Children(options.application, options.import_folder, options.max_memory_mb)
+        # what tasks may need more rights for, or other ones, than the worker itself
+        self._transactions = Transactions(dsn_of_tasks(os.environ, options.dsn), options.schema, worker_id)
+        self.runner = Runner(registry, hooks, self._holdings, self._children, self._wake, self._transactions, lease)
         self.runner.tells = options.tell_tasks
+        self._verdicts = Verdicts(self.runner.settled)
         self._recall = Recall(self._holdings, self.runner)
         self._pools = {name: self._pool() for name in self._queues()}
         self._claims = Claims(self._holdings, self._pools, lease)
@@ -113,6 +123,14 @@ class Runtime:
         )
         self._exchanger.on_idle = self._on_idle
         self._exchanger.on_settled = self._on_settled
+        self._exchanger.on_spent = self._recycle
+        self.turnover = Turnover(
+            self._claims,
+            worker_id,
+            tasks_max=options.max_tasks_per_process,
+            memory_mb_max=options.max_memory_mb,
+            wake=self._holdings.urgent.set,
+        )
         self.shutdown = Shutdown(self._holdings, self._pools, self.runner, self._exchanger, options.grace_seconds)
         lease.on_broken = lambda: self._from_any_thread(self._control_asked.set)
         lease.on_renewed = lambda: self._from_any_thread(self._renew)
@@ -123,6 +141,10 @@ class Runtime:
             grace = None if self._settings is None else self._settings.values.get("worker.grace_seconds")
             self.shutdown.begin(grace)
             self._control_asked.set()
+
+    def ability(self) -> Ability:
+        """Return when it could last claim, and what keeps it from claiming now."""
+        return self._exchanger.acceptance.look(self.lease)
 
     def culprit(self, since: float) -> Culprit:
         """Return what keeps the loop from turning; may be called from any thread.
@@ -162,11 +184,14 @@ class Runtime:
             if not await self._begin(patient=patient):
                 return
             async with asyncio.TaskGroup() as group:
-                duties: list[Coroutine[Any, Any, None]] = [self._follow(), self._sweep(), self._tell_hooks()]
+                duties: list[Coroutine[Any, Any, None]] = [self._follow(), self._sweep(), self._verdicts.pass_on()]
                 if self._options.listen:
-                    duties.append(self._listen())
+                    ears = Ears(self._options, self.worker_id, self._control_link, self._over, self._hear)
+                    duties += [ears.listen(), ears.prove()]
                 helpers += [group.create_task(duty) for duty in duties]
                 await self._exchanger.run()
+                if not self.shutdown.is_hurried:
+                    await self._verdicts.passed_on()
                 self._over.set()
                 await self._control_link.close()
                 for helper in helpers:
@@ -202,6 +227,7 @@ class Runtime:
         if patient:
             await link.patiently(calls.octop_settings)
         self._apply(await link.call(calls.octop_settings()))
+        await self._transactions.check(self._registry.values(), patient=patient)
         while not (self.registration.is_known or self.shutdown.has_begun):
             if pause := await self.registration.try_to_register(link, self._pools):
                 await _either(self._control_asked, pause)
@@ -224,6 +250,7 @@ class Runtime:
         for pool in list(self._pools.values()):
             await pool.close(0.2)
         await self._children.close()
+        await self._transactions.close()
         if self.registration.is_known:
             await call_hooks(list(reversed(self._hooks.worker_stop)))
             self.on_leaving()
@@ -281,6 +308,7 @@ class Runtime:
         if self._options.drain:
             self._exchanger.interval_seconds = min(self._exchanger.interval_seconds, DRAIN_LOOK_SECONDS)
         self._claims.held_queues = settings.held_queues
+        self._transactions.places = int(_number(values, "db.connection_pool_size", 10))
         self.runner.result_bytes_max = int(_number(values, "task.result_bytes_max", 1 << 20))
         if self._options.queues is None:
             # an operator may send the tasks of a type to a queue that the code does not name
@@ -328,25 +356,11 @@ class Runtime:
             except OctopError as error:
                 trouble.bear(error)  # the pause between sweeps is long enough
 
-    async def _listen(self) -> None:
-        """Be woken by notifications. Without them everything still works, at the pace of ``scheduler.interval_seconds``."""
-        failures = 0
-        while not self._over.is_set():
-            try:
-                async for payload in notifications(self._options.dsn, schema=self._options.schema):
-                    failures = 0
-                    if not payload:
-                        self._control_asked.set()
-                    if not payload or payload in self._pools:
-                        self._exchanger.nudge()
-            except OctopError as error:
-                failures += 1
-                log.log(
-                    logging.WARNING if failures == 1 else logging.DEBUG,
-                    "nothing is heard from the database, polling meanwhile: %s",
-                    error.message,
-                )
-            await _either(self._over, pause_before_try(max(1, failures), self.worker_id))
+    def _hear(self, word: str) -> None:
+        if not word:
+            self._control_asked.set()
+        if not word or word in self._pools:
+            self._exchanger.nudge()
 
     # --- small answers ------------------------------------------------------------------------------------------------
 
@@ -360,15 +374,15 @@ class Runtime:
                 self.drained = True
                 self.stop()
 
+    def _recycle(self) -> None:
+        self.recycled = self.turnover.why
+        self.stop()
+
     def _on_settled(self, task_id: str, verdict: str) -> None:
         if verdict in ("failed", "frozen"):
-            self._verdicts.put_nowait((task_id, verdict))
+            self._verdicts.add(task_id, verdict)
         elif verdict != "again":
             self.runner.forget(task_id)
-
-    async def _tell_hooks(self) -> None:
-        while True:
-            await self.runner.settled(*await self._verdicts.get())
 
     def _wake(self, queue: str) -> None:
         self._pools[queue].wake()

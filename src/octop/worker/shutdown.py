@@ -67,6 +67,11 @@ class Shutdown:
         return self._task is not None
 
     @property
+    def is_hurried(self) -> bool:
+        """Tell whether no more time is given."""
+        return self._hurried.is_set()
+
+    @property
     def is_hopeless(self) -> bool:
         """Tell whether it is no use to wait for the database any longer: the lease covers what could not be handed in."""
         return time.monotonic() >= self._hopeless_at

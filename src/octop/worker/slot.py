@@ -34,6 +34,10 @@ class AttemptContext(Context):
 
     stopped = False
 
+    def lend(self, connection: Any) -> None:
+        """Take what ``connection`` returns; None = it is over."""
+        self._connection = connection
+
     @property
     def cancelled(self) -> bool:
         """Tell whether the attempt should stop."""
@@ -56,7 +60,10 @@ class Slot:
         child: The process that runs it; None = it runs elsewhere.
         waited: The task has waited for something at least once.
         began: Monotonic moment of the start, where ends are told (``Runner.tells``).
-        starting: The process that is to run it is not ready yet; the time limit begins when it is.
+        starting: What is to run it, a process or a connection, is not ready yet; the time limit begins when it is.
+        cut: Ends its transaction at once, whatever it still does; None = it has none here.
+        committing: Its success is about to be committed by itself: that the database believes it has ended is no loss.
+        committed: What it returned, after that.
         waiter: Set while the place is empty and waits.
     """
 
@@ -65,7 +72,10 @@ class Slot:
         "began",
         "child",
         "claimed",
+        "committed",
+        "committing",
         "context",
+        "cut",
         "deadline",
         "interrupts",
         "job",
@@ -99,6 +109,9 @@ class Slot:
             self.deadline = math.inf
             self.job: Job | None = None
             self.child: Child | None = None
+            self.cut: Callable[[], None] | None = None
+            self.committing = False
+            self.committed: tuple[Any] | None = None
 
     def interrupt(self, reason: Reason) -> None:
         """Tell the task to end. The first reason stands."""

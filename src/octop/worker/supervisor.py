@@ -20,14 +20,18 @@ from typing import Final
 
 from octop.engine import calls
 from octop.model.errors import OctopError
+from octop.worker.acceptance import told
 from octop.worker.charge import WorkerProcess, is_stopped
 from octop.worker.children import ended_how
 from octop.worker.frames import FRAME_BYTES_MAX, Message, read_message
+from octop.worker.health import Health, health_of
 from octop.worker.heart import Rhythm, beat
 from octop.worker.link import Link, pause_before_try
 from octop.worker.load import DEFAULT_QUEUE, Loaded
 from octop.worker.logs import configure_logging
 from octop.worker.options import WorkerOptions
+from octop.worker.orphans import Orphans
+from octop.worker.probes import Probes
 from octop.worker.reload import changes
 
 log = logging.getLogger(__name__)
@@ -65,16 +69,26 @@ class Supervisor:
         self._changed = asyncio.Event()
         self._exit_code = 0
         self._deadline_grace_seconds = 10.0
+        self._lease_seconds = 30.0
+        self._beat_trouble = ""
         self._link = Link(options, "heart", self._supervisor_id, is_over=lambda: self._rhythm.is_over)
 
     async def run(self) -> int:
-        """Supervise until told to stop, or until all have drained. Return the exit code."""
+        """Supervise until told to stop, or until all have drained. Return the exit code.
+
+        Raises:
+            ConfigurationError: The health port or file can not be had. Nothing has been started.
+        """
+        async with Probes(self._options, self._health) as probes:
+            return await self._run(probes)
+
+    async def _run(self, probes: Probes) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, functools.partial(self._signalled, number))
         async with asyncio.TaskGroup() as group:
-            hearts = group.create_task(beat(self._link, self._rhythm, self._living, self._beaten))
-            helpers = [group.create_task(self._watch())]
+            hearts = group.create_task(beat(self._link, self._rhythm, self._living, self._beaten, self._unbeaten))
+            helpers = [group.create_task(self._watch()), group.create_task(probes.watch())]
             if self._options.reload:
                 helpers.append(group.create_task(self._reload()))
             keepers = [group.create_task(self._keep(index)) for index in range(self._options.processes)]
@@ -112,8 +126,11 @@ class Supervisor:
     async def _watch(self) -> None:
         """End what does not end, and what is blocked for good: a task that holds the loop keeps a worker from hearing anything."""
         looked_at = time.monotonic()
+        orphans = Orphans() if Orphans.are_ours() else None
         while True:
             await asyncio.sleep(LOOK_SECONDS)
+            if orphans is not None:
+                orphans.reap({worker.process.pid for worker in self._workers.values()})
             now = time.monotonic()
             late, looked_at = now - looked_at - LOOK_SECONDS, now
             for worker in self._workers.values():
@@ -150,10 +167,24 @@ class Supervisor:
             if worker.registered and not worker.leaving and worker.is_alive
         ]
 
+    def _unbeaten(self, error: OctopError) -> None:
+        self._beat_trouble = told(error)
+
     def _beaten(self, worker_id: str, at: float, unbroken: bool) -> None:
         for worker in self._workers.values():
             if worker.worker_id == worker_id:
+                self._beat_trouble = ""
+                worker.beat_at = at
                 worker.tell({"beat": at, "unbroken": unbroken})
+
+    def _health(self) -> Health:
+        return health_of(
+            self._workers,
+            self._options.processes,
+            lease_seconds=self._lease_seconds,
+            beat_trouble=self._beat_trouble,
+            is_stopping=self._stopping.is_set(),
+        )
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
@@ -169,6 +200,8 @@ class Supervisor:
                 log.error("no worker process can be started, trying again: %s", error)
                 await self._sleep(pause_before_try(failures, f"{self._supervisor_id}/{index}"))
                 continue
+            if (before := self._workers.get(index)) is not None:
+                worker.good_before = before.good_at
             self._workers[index] = worker
             if self._stopping.is_set():
                 self._stop(worker)
@@ -184,6 +217,8 @@ class Supervisor:
             if worker.replaced:
                 failures, patient = 0, patient or worker.registered
                 continue
+            if worker.recycled:
+                log.info("worker process %d is replaced: %s", worker.process.pid, worker.recycled)
             failures = 0 if time.monotonic() - worker.started_at > STABLE_SECONDS or code == 0 else failures + 1
             patient = True
             if code != 0:
@@ -261,6 +296,7 @@ class Supervisor:
         elif "heartbeat_seconds" in message:
             self._rhythm.follow(float(message["heartbeat_seconds"]))
             self._deadline_grace_seconds = float(message["deadline_grace_seconds"])
+            self._lease_seconds = float(message["lease_seconds"])
         elif "stopping" in message and len(self._signals) < 2:
             worker.kill_at = time.monotonic() + float(message["stopping"]) + UNWIND_SECONDS
         elif "delivering" in message and len(self._signals) < 2:
@@ -271,9 +307,9 @@ class Supervisor:
     async def _settle(self, worker: WorkerProcess) -> None:
         """Give back what a process held that ended without a word: we know that it is dead, so nobody need wait for its lease.
 
-        When it was us who killed it in order to stop, no try is used up.
+        When it was us who killed it in order to stop, and when it had served, no try is used up.
         """
-        make = calls.octop_deregister if worker.killed or worker.replaced else calls.octop_lost
+        make = calls.octop_deregister if worker.killed or worker.replaced or worker.recycled else calls.octop_lost
         try:
             count = await self._link.call(make(worker.worker_id), seconds=SETTLE_SECONDS_MAX)
         except OctopError as error:

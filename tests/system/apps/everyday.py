@@ -7,7 +7,9 @@ import ctypes
 import importlib
 import multiprocessing
 import os
+import re
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -100,6 +102,32 @@ async def endless(note: str = "endless") -> None:
     _note(note)
     while True:
         pass
+
+
+def _burn(kind: str, seconds: float) -> None:
+    """Compute for so long without a pause: in Python, or in C, which lets go of the interpreter's lock at the end only."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if kind == "power":
+            _ = 7**400_000
+        elif kind == "pattern":
+            re.fullmatch(r"(a+)+b", "a" * 22)
+
+
+@octop.task(queue="q", max_retries=3)
+async def burns_on_loop(kind: str, seconds: float) -> None:
+    _note(f"{kind} on_loop")
+    _burn(kind, seconds)
+
+
+@octop.task(queue="q", max_retries=3)
+def burns_in_thread(kind: str, seconds: float) -> None:
+    _note(f"{kind} in_thread")
+    _burn(kind, seconds)
+
+
+@octop.task(queue="q", max_retries=0, run_in="process")
+async def noop_in_process() -> None: ...
 
 
 @octop.task(queue="q", max_retries=2)
@@ -296,3 +324,8 @@ def leaves_a_process_behind(seconds: float) -> int:
     process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(seconds,), daemon=False)
     process.start()
     return process.pid or 0
+
+
+@octop.task(queue="q", max_retries=0)
+def leaves_an_orphan(seconds: float) -> None:
+    subprocess.run(["sh", "-c", f"sleep {seconds} &"], check=True)

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from octop import Cancel, Context, Retry, Snooze, Status
-from octop.model.errors import ConfigurationError
+from octop.model.errors import ConfigurationError, DatabaseUnreachableError
 from octop.testing import DrainLimitError
 from tests.system.testing.asking import NINE, ask
 
@@ -47,6 +47,45 @@ def test_drain_runs_what_tasks_enqueue_also_in_queues_that_nobody_named(place, o
     ran = place.drain()
     assert [each.task for each in ran] == ["fan_out", "send", "send", "send"]
     assert len(ran.of("send")) == 3
+
+
+def test_a_commit_whose_answer_was_lost_is_a_success(place, octop, monkeypatch):
+    @octop.task(transactional=True, max_retries=0)
+    async def pay() -> None: ...
+
+    def lost(_self, _status):
+        raise DatabaseUnreachableError("the connection broke")
+
+    monkeypatch.setattr("octop.engine.task_transaction.AsyncTaskTransaction._committed", lost)
+    pay.enqueue_sync()
+    (ran,) = place.drain()
+    assert (ran.status, ran.error) == (Status.SUCCESS, None)
+
+
+@pytest.mark.parametrize("kind", ["async", "thread"])
+def test_a_transactional_task_commits_with_what_it_did_or_not_at_all(place, octop, kind):
+    if kind == "async":
+
+        @octop.task(transactional=True, max_retries=0)
+        async def pay(ctx: Context, amount: int) -> int:
+            await ctx.connection.execute("insert into payments values (%s)", (amount,))
+            return 100 // amount
+    else:
+
+        @octop.task(transactional=True, max_retries=0)
+        def pay(ctx: Context, amount: int) -> int:
+            ctx.connection.execute("insert into payments values (%s)", (amount,))
+            return 100 // amount
+
+    with psycopg.connect(place.dsn, autocommit=True) as connection:
+        connection.execute("create table payments (amount int)")
+    for amount in (4, 0):
+        pay.enqueue_sync(amount)
+    with pytest.raises(ZeroDivisionError):
+        place.drain()
+    assert ask(place.dsn, "select payload->>'amount' from octop_tasks where status = 'frozen'") == "0"
+    assert ask(place.dsn, "select array_agg(amount) from payments") == [4]
+    assert ask(place.dsn, "select result from octop_tasks where status = 'success'") == 25
 
 
 def test_the_worst_priority_comes_last_and_what_is_paused_stays(place, octop):

@@ -27,13 +27,16 @@ def room(examination: Examination) -> Iterator[Finding]:
     if narrow:
         free = min(free, row["database_limit"] - max(0, row["database_used"] - row["ours"]))
     workers, supervisors, pool = row["workers"], row["supervisors"], row["pool_size"]
+    pools = workers * (
+        2 if row["lends"] else 1
+    )  # one for what tasks enqueue, one for transactions that are lent to tasks
     fixed = PER_WORKER * workers + supervisors
-    most = fixed + pool * workers
+    most = fixed + pool * pools
     if workers and most > free:
         yield found(
             "connections.too_few",
             f"{workers} workers need {fixed} connections, and {most} when their pools of {pool} are full; there is room for {max(0, free)}",
-            _cure(examination, row, fitting=(free - fixed) // workers, missing=most - free + SPARE, narrow=narrow),
+            _cure(examination, row, fitting=(free - fixed) // pools, missing=most - free + SPARE, narrow=narrow),
             by="the database's owner" if narrow else SUPERUSER,
         )
 

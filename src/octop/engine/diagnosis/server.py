@@ -77,7 +77,8 @@ def connections() -> Call[Row]:
 
     Returns:
         max, reserved (for superusers and others), used (all databases), database_limit (-1 = none), database_used, ours
-        (workers and clients of Octop), workers, supervisors, pool_size.
+        (workers and clients of Octop), workers, supervisors (or whatever else beats for workers), pool_size, lends (a worker has
+        connections for transactional tasks).
     """
     return Call(
         """
@@ -91,9 +92,10 @@ def connections() -> Call[Row]:
           'ours', (select count(*) from pg_stat_activity a
                     where starts_with(a.application_name, 'octop worker') or a.application_name = 'octop client'),
           'workers', (select count(*) from octop_worker_summary w where w.state <> 'silent'),
-          'supervisors', (select count(distinct w.supervisor_id) from octop_workers w
+          'supervisors', (select count(distinct coalesce(w.supervisor_id, w.id)) from octop_workers w
                            where w.id in (select s.id from octop_worker_summary s where s.state <> 'silent')),
           'pool_size', _octop_setting('db.connection_pool_size')::integer,
+          'lends', (select exists (select from pg_stat_activity a where a.application_name = 'octop worker task')),
           'database', d.datname)
           from pg_database d where d.datname = current_database()
         """,

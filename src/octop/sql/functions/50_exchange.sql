@@ -176,7 +176,9 @@ begin
       if exists (select from _octop_find(p_id) t where t.status = 'success' and t.attempt = p_attempt and t.claim_id = p_claim) then
         return 'kept';
       end if;
-    elsif exists (select from octop_attempts a where a.task_id = p_id and a.attempt = p_attempt and a.claim_id = p_claim and a.outcome = p_outcome) then
+    elsif exists (select from octop_attempts a where a.task_id = p_id and a.attempt = p_attempt and a.claim_id = p_claim and a.outcome = p_outcome)
+          -- a transactional task whose worker could not know that it had committed
+          or exists (select from _octop_find(p_id) t where t.status = 'success' and t.attempt = p_attempt and t.claim_id = p_claim) then
       return 'kept';
     end if;
     -- a row that moves in this moment is invisible once, never twice: each look is a statement of its own
