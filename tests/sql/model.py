@@ -118,10 +118,11 @@ class Model:
                 task.successes += 1
                 return "kept"
             return self._settle(task, kind, final=final)
-        if kind == "success":
-            accepted = (task.status, task.attempt, task.claim) == ("success", attempt, claim)
-        else:
-            accepted = task.ends.get(attempt) == (kind, claim)
+        accepted = (task.status, task.attempt, task.claim) == ("success", attempt, claim)
+        if (
+            kind != "success"
+        ):  # of an attempt that has succeeded nothing else is true: its worker did not hear of its commit
+            accepted = accepted or task.ends.get(attempt) == (kind, claim)
         return "kept" if accepted else "lost"
 
     def _settle(self, task: Task, kind: str, *, final: bool) -> str:
