@@ -39,6 +39,14 @@ class Probe:
         assert self()[1]["why"] == []
         return self
 
-    def red(self) -> Any:
-        until(lambda: self.code() == 503, "it is red", self.worker.log)
-        return self()[1]
+    def red(self, words: str = "") -> Any:
+        """Wait until it is red for a reason; another may be told first, as when beats and claims fail one after the other."""
+        found: list[Any] = []
+
+        def is_red() -> bool:
+            code, body = self()
+            found[:] = [body]
+            return code == 503 and words in " ".join(body["why"])
+
+        until(is_red, f"it is red, for {words!r}", self.worker.log)
+        return found[0]
