@@ -101,6 +101,15 @@ def test_a_person_who_holds_the_row_is_waited_for(start, rows, payments, databas
     assert payments("a") == [1]
 
 
+@pytest.mark.parametrize("task", ["is_taken_away", "is_taken_away_in_thread"])
+def test_the_fence_of_the_success_undoes_what_was_done_when_it_is_no_longer_ours(start, rows, payments, task):
+    # told of nothing, and without a place for the next attempt, which would cut this one
+    worker = start(application="tests.system.apps.deaf:octop", queues={"q": 1}).ready()
+    task_id = enqueue(rows, task)
+    until(lambda: status(rows, task_id) == "success", "it succeeded", worker.log)
+    assert payments("taken") == [2]
+
+
 def test_the_connection_is_the_users(start, rows, payments):
     worker = start(application=APPLICATION).ready()
     task_id = enqueue(rows, "keeps_the_connection")

@@ -103,6 +103,10 @@ class Holdings:
             if not self.active or self.is_roomy():
                 self.urgent.set()
 
+    def drop(self, claimed: Claimed) -> None:
+        """Strike out an attempt that was no longer ours when it ended: nothing is handed in for it."""
+        self._strike(claimed)
+
     def outcome(self, outcome: Outcome) -> bool:
         """Write any other outcome on its way; False when the attempt is not ours any more."""
         if not self._strike(outcome.fence):

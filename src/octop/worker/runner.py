@@ -293,6 +293,8 @@ class Runner:
                 return
         else:
             outcome = outcome_of(slot, claimed, error if error is not None else value)
+            if outcome is None:  # it may come to us once more before we are told that it was lost
+                self._holdings.drop(claimed)
         if outcome is not None and self._holdings.outcome(outcome):
             if self.tells and outcome.kind not in FAILURES:
                 _tell(slot, claimed, outcome.kind.value)

@@ -125,3 +125,23 @@ async def keeps_the_connection(context: _octop.Context) -> str:
         await kept.execute("select gen_random_uuid(), now(), current_setting('transaction_isolation')")
     ).fetchone()
     return f"{type(found[0]).__name__} {type(found[1]).__name__} {found[2]}"
+
+
+def _take_away(task_id: object) -> None:
+    """Give the task to whoever comes next, as a person may, in the last moment: its worker can not have heard of it."""
+    with psycopg.connect(os.environ["OCTOP_DSN"], autocommit=True) as connection:
+        connection.execute("update octop_tasks set status = 'pending' where id = %s", (task_id,))
+
+
+@octop.task(queue="q", max_retries=0, transactional=True)
+async def is_taken_away(context: _octop.Context) -> None:
+    await context.connection.execute(PAY, ("taken", context.attempt))
+    if context.attempt == 1:
+        _take_away(context.task_id)
+
+
+@octop.task(queue="q", max_retries=0, transactional=True)
+def is_taken_away_in_thread(context: _octop.Context) -> None:
+    context.connection.execute(PAY, ("taken", context.attempt))
+    if context.attempt == 1:
+        _take_away(context.task_id)
