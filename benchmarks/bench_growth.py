@@ -6,6 +6,7 @@ Each case is measured against the small one in the same round: one worker proces
 tenth is not counted). Tasks are put in by SQL. The last question is another one: a transaction held open while tasks come and go.
 """
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -87,8 +88,12 @@ def cases(extent: Extent) -> list[Case]:
 
 def rate(arena: Arena, case: Case, count: int) -> float:
     """Return the tasks per second of one case."""
-    with arena.fresh(OCTOP) as dsn, arena.server.connect(dsn) as connection:
-        case.prepare(connection)
+
+    def prepare(dsn: str) -> None:
+        with arena.server.connect(dsn) as connection:
+            case.prepare(connection)
+
+    with arena.filled(OCTOP, case.name, prepare) as dsn, arena.server.connect(dsn) as connection:
         if case.park:
             with octop_worker(dsn) as worker:
                 fill(connection, 1)
@@ -97,9 +102,10 @@ def rate(arena: Arena, case: Case, count: int) -> float:
                 while _value(connection, WAITING) and time.monotonic() < deadline:
                     time.sleep(0.1)
         fill(connection, count + case.extra, lanes=case.lanes)
-        # as after a while: what filling has left behind is not still being written and analyzed
+        # as after a while: what filling has left behind is not still being analyzed, nor being written by server or kernel
         connection.execute("vacuum (analyze)")
         connection.execute("checkpoint")
+        os.sync()
         with octop_worker(dsn) as worker:
             warm = worker.wait_for(count // 10)
             seen = worker.seen()[1]
@@ -108,7 +114,8 @@ def rate(arena: Arena, case: Case, count: int) -> float:
 
 
 def measure(arena: Arena, extent: Extent) -> list[Answer]:
-    count = extent.count or (60_000 if extent.full else 8_000)
+    count = extent.count or (150_000 if extent.full else 8_000)
+    held = held_transaction(arena, 300.0 if extent.full else 5.0)
     chosen = cases(extent)
     rates: dict[str, list[float]] = {case.name: [] for case in chosen}
     absent = {}
@@ -121,13 +128,38 @@ def measure(arena: Arena, extent: Extent) -> list[Answer]:
                 absent[case.name] = str(error).splitlines()[0]
     answer = Answer("Growth: rate of the first tasks", "tasks/s", base=SMALL, absent=absent)
     answer.lines = [Line(name, median(found), found) for name, found in rates.items() if found]
-    return [answer, held_transaction(arena, 300.0 if extent.full else 5.0)]
+    return [answer, held]
 
 
 def held_transaction(arena: Arena, seconds: float) -> Answer:
-    """Let tasks come and go, hold a transaction open in the midst, and compare rates and sizes: before, at its end, afterwards, again."""
+    """Let tasks come and go, hold a transaction open in the midst, and compare rates and sizes: before, at its end, afterwards, again.
+
+    The same load for as long without the transaction comes first: a database that has grown, and a machine that has become warm, are
+    slower by themselves.
+    """
     answer = Answer(f"A transaction held open for {seconds:.0f} s under load", "tasks/s", base="before", rule=HELD_RULE)
     part = max(2.0, seconds / 5)
+    answer.lines = _without(arena, seconds, part) + _with(arena, seconds, part)
+    return answer
+
+
+def _without(arena: Arena, seconds: float, part: float) -> list[Line]:
+    tell(f"growth: {seconds:.0f} s of the same load without a transaction")
+    with (
+        arena.fresh(OCTOP) as dsn,
+        octop_worker(dsn) as worker,
+        pointed_at(dsn) as app,
+        arena.server.connect(dsn) as look,
+    ):
+        load = Load(app, worker)
+        load.run(2.0)
+        lines = [Line("without the transaction: at first", load.run(part), more=megabytes(look))]
+        load.run(seconds - part)
+        return [*lines, Line("without the transaction: as late", load.run(part), more=megabytes(look))]
+
+
+def _with(arena: Arena, seconds: float, part: float) -> list[Line]:
+    lines: list[Line] = []
     with (
         arena.fresh(OCTOP) as dsn,
         octop_worker(dsn) as worker,
@@ -137,7 +169,7 @@ def held_transaction(arena: Arena, seconds: float) -> Answer:
         load = Load(app, worker)
 
         def note(name: str, rate: float) -> None:
-            answer.lines.append(Line(name, rate, more=megabytes(look)))
+            lines.append(Line(name, rate, more=megabytes(look)))
 
         tell("growth: before the held transaction")
         load.run(2.0)
@@ -158,7 +190,7 @@ def held_transaction(arena: Arena, seconds: float) -> Answer:
         note("empty, vacuumed", 0.0)
         load.run(2.0)
         note("the same load again", load.run(part))
-    return answer
+    return lines
 
 
 class Load:

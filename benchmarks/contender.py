@@ -86,6 +86,20 @@ class Arena:
         with self.server.database(template=self._templates[key]) as dsn:
             yield dsn
 
+    @contextlib.contextmanager
+    def filled(self, peer: Peer, name: str, fill: Callable[[str], None]) -> Iterator[str]:
+        """Give a copy of a database of a contender that was filled once under this name; yield its URL."""
+        if name not in self._templates:
+            with self.fresh(peer):
+                pass
+            template = self._templates["octop" if peer.kind == "octop" else peer.name]
+            made = f"filled_{len(self._templates)}"
+            with self.server.database(made, template=template, keep=True) as dsn:
+                fill(dsn)
+            self._templates[name] = made
+        with self.server.database(template=self._templates[name]) as dsn:
+            yield dsn
+
     def run(self, peer: Peer, dsn: str, phases: Sequence[str], **options: Any) -> dict[str, Any]:
         """Run phases of a contender in one process of its own, and return its answer.
 

@@ -338,15 +338,18 @@ def test_the_sweep_refuses_other_isolation_levels(judge):
 def test_walks_over_the_running_tasks_that_take_long_are_put_off_and_rescue_is_not(dba, judge, hire):
     """Beside a transaction that is held open they pass the dead entries of all that ran: a second for each sweep, after five minutes."""
     do(dba, "update _octop_chores set next_at = now() + interval '10 seconds' where name = 'running'")
-    late, silent = hire(), hire()
+    late, silent, long_gone = hire(), hire(), hire()
     overdue = add(dba)
-    add(dba)
-    late.claim_one()
-    silent.claim_one()
+    add_many(dba, 2)
+    for worker in (late, silent, long_gone):
+        worker.claim_one()
     do(dba, "update octop_tasks_live set deadline_at = now() - interval '1 hour' where id = %s", overdue)
-    do(dba, "update octop_workers set beat_at = now() - interval '1 hour' where id = %s", silent.id)
+    do(dba, "update octop_workers set beat_at = now() - interval '1 hour' where id = %s", long_gone.id)
     swept = judge.sweep()
-    assert (swept.rescued, swept.overdue) == (1, 0)
+    assert (swept.rescued, swept.overdue) == (0, 0), "it has had its chance before walks became long"
+    do(dba, "update octop_workers set beat_at = now() - 1.5 * _octop_lease() where id = %s", silent.id)
+    swept = judge.sweep()
+    assert (swept.rescued, swept.overdue) == (2, 0), "a walk that is made for one is made for all"
     assert value(dba, "select count(*) from octop_chores where name = 'running'") == 1, "people see it"
     do(dba, "update _octop_chores set next_at = now() where name = 'running'")
     assert judge.sweep().overdue == 1
@@ -355,3 +358,19 @@ def test_walks_over_the_running_tasks_that_take_long_are_put_off_and_rescue_is_n
     do(dba, "select _octop_put_off_walks('3 s')")
     assert value(dba, "select next_at - now() between '59 s' and '60 s' from _octop_chores where name = 'running'")
     assert column(dba, "select name from octop_chores order by 1") == ["days", "purge", "running"]
+
+
+def test_a_rescue_for_nobody_reads_no_running_task(dba, judge, hire):
+    worker = hire()
+    add_many(dba, 3)
+    worker.claim(3)
+    read = """select sum(coalesce(idx_scan, 0) + coalesce(seq_scan, 0)) from pg_stat_xact_user_tables
+               where relname = 'octop_tasks_live'"""
+    with dba.transaction():
+        do(dba, "select octop_beat(array[%s]::uuid[])", worker.id)
+        before = value(dba, read)
+        assert value(dba, "select _octop_rescue(%s, 5000, true)", judge.id) == 0
+        assert value(dba, read) == before
+        do(dba, "update octop_workers set beat_at = now() - 1.5 * _octop_lease() where id = %s", worker.id)
+        assert value(dba, "select _octop_rescue(%s, 5000, true)", judge.id) == 3
+        assert value(dba, read) > before

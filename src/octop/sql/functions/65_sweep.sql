@@ -28,7 +28,7 @@ end $$;
 comment on function _octop_put_off_walks(interval) is
   'After a walk over the running tasks that took long, all sweeps leave it out for twenty times as long: a twentieth of one session''s time goes into it.';
 
-create or replace function _octop_rescue(p_judge uuid, p_most integer) returns integer
+create or replace function _octop_rescue(p_judge uuid, p_most integer, p_walks boolean) returns integer
   language plpgsql set search_path from current
 as $$
 declare
@@ -41,6 +41,12 @@ begin
   -- the judge shared.
   if not exists (select from octop_workers w where w.id = p_judge and w.beat_at > _octop_now() - v_lease
                     and w.beating_since <= _octop_now() - v_lease) then
+    return 0;
+  end if;
+  -- Asked first: the planner begins the join below with the running tasks, and would walk over all of them for nobody. Where walks are put
+  -- off, only who fell silent lately is reason enough.
+  if not exists (select from octop_workers w where (p_walks or w.beat_at > _octop_now() - 2 * v_lease)
+                    and w.beat_at <= _octop_now() - v_lease) then
     return 0;
   end if;
   loop
@@ -58,8 +64,8 @@ begin
   end loop;
   return v_rescued;
 end $$;
-comment on function _octop_rescue(uuid, integer) is
-  'Running tasks whose worker is silent for longer than the lease: the attempt is lost and used up. Decided by rows, bounded, never waits.';
+comment on function _octop_rescue(uuid, integer, boolean) is
+  'Running tasks whose worker is silent for longer than the lease: the attempt is lost and used up. Decided by rows, bounded, never waits. Without walks: only if somebody fell silent within the last two leases.';
 
 create or replace function _octop_end_overdue(p_most integer) returns integer
   language plpgsql set search_path from current
@@ -165,28 +171,25 @@ declare
   v_hint  text;
   v_walks boolean;
   v_began timestamptz;
-  v_took  interval;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'octop: the sweep needs READ COMMITTED, not %', upper(current_setting('transaction_isolation'))
       using errcode = 'OC301', hint = 'Set default_transaction_isolation of this role to read committed.';
   end if;
   -- What can only be found by walking over all running tasks passes the dead entries of all that ran since vacuum could last take them:
-  -- millions, while somebody holds a transaction open. Rescue walks only when somebody is silent.
+  -- millions, while somebody holds a transaction open.
   v_walks := not exists (select from _octop_chores c where c.name = 'running' and c.next_at > _octop_now());
   v_began := clock_timestamp();
   if v_walks then
     -- before the judge is judged: if all rows of workers were deleted, its own lease runs beside that of the others, not before it
     perform _octop_adopt_strays(5000);
   end if;
-  v_took := clock_timestamp() - v_began;
-  rescued := _octop_rescue(octop_sweep.worker_id, 5000);
+  rescued := _octop_rescue(octop_sweep.worker_id, 5000, v_walks);
   overdue := 0;
   if v_walks then
-    v_began := clock_timestamp();
     overdue := _octop_end_overdue(500);
-    if overdue = 0 then  -- else the time went into them, and there may be more
-      perform _octop_put_off_walks(v_took + (clock_timestamp() - v_began));
+    if rescued + overdue = 0 then  -- else the time went into them, and there may be more
+      perform _octop_put_off_walks(clock_timestamp() - v_began);
     end if;
   end if;
   unparked := _octop_unpark(2000);
