@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 from uuid import uuid4
 
 import psycopg
@@ -19,10 +18,10 @@ import pytest
 import yaml
 
 from octop.cli.worker import worker as worker_command
-from tests import servers
 from tests.docs.pages import HOUSE, HOW_TO, PAGES
 from tests.docs.runs import runs_of
 from tests.docs.story import Story, blocks_of, libpq, parse, plain_environment
+from tests.pooler import pgbouncer
 
 OUTPUT_SECONDS = 20
 
@@ -45,39 +44,10 @@ def test_retry(empty_database, tmp_path):
 
 
 @pytest.fixture
-def pooler(empty_database, tmp_path_factory):
+def pooler(empty_database):
     """The URL of a real PgBouncer in transaction mode before the database."""
-    program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
-    if program is None:
-        pytest.skip("there is no pgbouncer on this machine")
-    place = libpq(empty_database.url)
-    owner = Path(place["PGHOST"]).owner()  # root it refuses to be, and the server's socket is its user's alone
-    folder = servers.run_directory() / f"pooler-{uuid4().hex[:6]}"
-    folder.mkdir()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    (folder / "users.txt").write_text(f'"{place["PGUSER"]}" ""\n')
-    (folder / "pgbouncer.ini").write_text(
-        f"[databases]\n{place['PGDATABASE']} = host={place['PGHOST']} port={place['PGPORT']} user={place['PGUSER']}\n"
-        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\n"
-        f"pool_mode = transaction\ndefault_pool_size = 3\nserver_lifetime = 3600\nlogfile = {folder}/log\n"
-    )
-    shutil.chown(folder, owner)
-    with (folder / "output").open("wb") as output:
-        process = subprocess.Popen([program, "-u", owner, str(folder / "pgbouncer.ini")], stdout=output, stderr=output)
-    try:
-        until(lambda: answers(port) or process.poll() is not None, "the pooler listens")
-        assert process.poll() is None, (folder / "output").read_text()
-        yield f"postgresql://{place['PGUSER']}@127.0.0.1:{port}/{place['PGDATABASE']}"
-    finally:
-        process.terminate()
-        process.wait(10)
-        shutil.rmtree(folder)
-
-
-def answers(port: int) -> bool:
-    with socket.socket() as attempt:
-        return attempt.connect_ex(("127.0.0.1", port)) == 0
+    with pgbouncer(empty_database.url) as url:
+        yield url
 
 
 def test_all_but_listen_works_behind_pgbouncer_in_transaction_mode(empty_database, pooler, tmp_path):

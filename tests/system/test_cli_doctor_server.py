@@ -143,6 +143,8 @@ HURT = {
     "default_transaction_isolation": "'repeatable read'",
     "default_transaction_read_only": "on",
     "statement_timeout": "'2s'",
+    "idle_in_transaction_session_timeout": "'10s'",
+    "session_replication_role": "replica",
     "lock_timeout": "'1s'",
     "track_activities": "off",
 }
@@ -248,14 +250,18 @@ def test_slots_that_nobody_uses_are_dropped(doctor):
     assert doctor.findings("--only", "vacuum", code=0) == []
 
 
+@pytest.mark.parametrize("slot", ["", "kept"], ids=["without a slot", "by a slot"])
 @provokes("vacuum.standby_feedback")
-def test_the_feedback_of_a_standby_is_ended(doctor):
+def test_the_feedback_of_a_standby_is_ended(doctor, slot):
+    """By a slot the feedback stands in the slot, and not with the session."""
     with (
         doctor.database.connect() as connection,
         psycopg.connect(
             doctor.database.url, replication="true", application_name="standby_1", autocommit=True
         ) as standby,
     ):
+        if slot:
+            connection.execute("select pg_create_physical_replication_slot(%s)", [slot])
         oldest = value(connection, "select pg_current_xact_id()::text::bigint")
         # each block with an exception clause that writes takes a transaction id
         connection.execute(
@@ -263,18 +269,82 @@ def test_the_feedback_of_a_standby_is_ended(doctor):
             " begin insert into x values (i); exception when others then raise; end; end loop; end $$"
         )
         here = value(connection, "select pg_current_wal_lsn()::text")
-        standby.pgconn.send_query(f"START_REPLICATION PHYSICAL {here}".encode())
+        by = f"SLOT {slot} " if slot else ""
+        standby.pgconn.send_query(f"START_REPLICATION {by}PHYSICAL {here}".encode())
         answer = standby.pgconn.get_result()
         assert answer
         assert answer.status == psycopg.pq.ExecStatus.COPY_BOTH
         # what a standby says: hot standby feedback (now, xmin, its epoch, catalog xmin, its epoch)
         standby.pgconn.put_copy_data(struct.pack("!cqIIII", b"h", 0, oldest, 0, 0, 0))
         standby.pgconn.flush()
-        wait_for(connection, "select backend_xmin is not null from pg_stat_replication")
+        heard = (
+            "select xmin is not null from pg_replication_slots"
+            if slot
+            else "select backend_xmin is not null from pg_stat_replication"
+        )
+        wait_for(connection, heard)
         finding = doctor.heals("vacuum.standby_feedback")
-        assert finding["what"].startswith("the standby standby_1 keeps the dead rows of 20,")
         with contextlib.suppress(psycopg.OperationalError):
             standby.close()
+        who = "the standby standby_1, by its replication slot kept," if slot else "the standby standby_1"
+        assert finding["what"].startswith(f"{who} keeps the dead rows of 20,")
+        if slot:
+            left = doctor.heals("vacuum.unused_slot")  # it keeps them when the standby has gone, too
+            assert left["what"].endswith("and dead rows")
+
+
+def held(doctor, how, stack):
+    """Let a session, a prepared transaction or a replication slot keep what dies from now on; return how it is named."""
+    if how == "session":
+        stack.enter_context(contextlib.suppress(psycopg.OperationalError))  # it will be ended
+        connection = stack.enter_context(doctor.database.connect(autocommit=False, application_name="report"))
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.execute("select count(*) from octop_tasks")
+        return f"the session {connection.info.backend_pid} of octop (report), idle in transaction, for "
+    if how == "prepared transaction":
+        doctor.database.psql("begin; create table t (a int); prepare transaction 'half done'")
+        return "the prepared transaction half done, for "
+    standby = stack.enter_context(psycopg.connect(doctor.database.url, replication="true", autocommit=True))
+    with doctor.database.connect() as connection:
+        connection.execute("select pg_create_physical_replication_slot('gone', true)")
+        oldest = value(connection, "select pg_current_xact_id()::text::bigint")
+        here = value(connection, "select pg_current_wal_lsn()::text")
+        standby.pgconn.send_query(f"START_REPLICATION SLOT gone PHYSICAL {here}".encode())
+        standby.pgconn.get_result()
+        standby.pgconn.put_copy_data(struct.pack("!cqIIII", b"h", 0, oldest, 0, 0, 0))
+        standby.pgconn.flush()
+        wait_for(connection, "select xmin is not null from pg_replication_slots where slot_name = 'gone'")
+        standby.close()
+        wait_for(connection, "select not active from pg_replication_slots where slot_name = 'gone'")
+    return "the replication slot gone: "
+
+
+@pytest.mark.parametrize("how", ["session", "prepared transaction", "replication slot"])
+def test_c072_dead_rows_that_somebody_keeps_are_told_with_who_it_is(doctor, how):
+    kinds = {
+        "session": "vacuum.old_transaction",
+        "prepared transaction": "vacuum.prepared_transaction",
+        "replication slot": "vacuum.unused_slot",
+    }
+    with contextlib.ExitStack() as stack:
+        who = held(doctor, how, stack)
+        doctor.database.psql(
+            "insert into octop_workers (id, draining) values (gen_random_uuid(), true);"
+            " do $$ begin for i in 1..3000 loop update octop_workers set pid = i; end loop; end $$"
+        )
+        with doctor.database.connect() as connection:
+            dead = "select n_dead_tup {} from pg_stat_user_tables where relname = 'octop_workers'"
+            wait_for(connection, dead.format("> 2500"))
+            connection.execute("vacuum octop_workers")
+            wait_for(connection, dead.format("> 2500"))
+            finding = doctor.one("vacuum.dead_rows", "--longer-than", "0")
+            (line,) = finding["detail"]
+            assert line.startswith(f"held back by {who}"), line
+            assert "end first what holds it back" in finding["hint"]
+            doctor.cure(doctor.one(kinds[how], "--longer-than", "0"))
+            doctor.cure(finding)
+            wait_for(connection, dead.format("< 100"))
+        assert doctor.findings("--only", "vacuum", "--longer-than", "0", code=0) == []
 
 
 @provokes("statements.costliest", "statements.not_recorded")
@@ -393,7 +463,7 @@ class Between:
 
 
 @provokes("connections.pooler")
-def test_a_pooler_in_front_is_noticed(doctor):
+def test_a_pooler_that_keeps_sessions_apart_is_noticed(doctor):
     running = doctor.database.server.running
     between = Between(str(next(running.socket_directory.glob(".s.PGSQL.[0-9]*[0-9]"))))
     try:
@@ -402,7 +472,8 @@ def test_a_pooler_in_front_is_noticed(doctor):
         )
         (finding,) = doctor.findings("--only", "connections", "--dsn", through, code=0)
         assert finding["id"] == "connections.pooler"
-        assert "octop worker -A MODULE:ATTRIBUTE --poll-only" in finding["cure"][0]["run"]
+        assert "keeps sessions apart" in finding["what"]
+        assert finding["cure"] == [], "LISTEN works"
     finally:
         between.close()
     assert doctor.findings("--only", "connections", code=0) == []

@@ -89,8 +89,78 @@ def test_a_queue_that_its_limit_stops_is_set_free(doctor, database):
         assert doctor.findings("--only", "queues.stopped", "--strict", code=0) == []
 
 
+@provokes("queues.stuck")
+def test_a_queue_that_stands_still_though_it_is_served(doctor, database, hire):
+    database.clock.advance(0)
+    worker = hire(queues=["default", "other"])
+    with database.connect() as connection:
+        add(connection, queue="other")
+        worker.claim_one()  # it takes its only place
+        for _ in range(2):
+            add(connection)
+        database.clock.advance(59)
+        worker.beat()
+        add(connection)
+        assert doctor.findings("--only", "queues", "--strict", code=0) == [], "not for long yet"
+        database.clock.advance(2)
+        finding = doctor.one("queues.stuck")
+        assert finding["what"] == (
+            "2 tasks of the queue default are due, the oldest since 1m 1s, and none of them runs,"
+            " in spite of living workers: 1, which run 1 task of other queues"
+        )
+        assert finding["count"] == 2
+        assert "health probe" in finding["hint"]
+        doctor.cure(finding)
+        for still, again in (
+            ("select octop_pause('default')", "select octop_resume('default')"),
+            ("select octop_scale('default', 0)", "select octop_scale('default', null)"),
+        ):
+            connection.execute(still)
+            assert "queues.stuck" not in {each["id"] for each in doctor.findings("--only", "queues", code=0)}
+            connection.execute(again)
+        doctor.one("queues.stuck")
+        worker.claim_one()
+        assert doctor.findings("--only", "queues", "--strict", code=0) == [], "one of them runs"
+
+
+@provokes("tasks.overdue")
+def test_a_task_that_nobody_ends_at_its_time_limit_is_ended(doctor, database, hire):
+    database.clock.advance(0)
+    worker = hire()
+    with database.connect() as connection:
+        late, other = add(connection, timeout_seconds=30.0), add(connection, timeout_seconds=3600.0)
+        worker.claim(2)
+        database.clock.advance(30 + 10 + 59)  # time limit, grace time, and what a sweep may take
+        assert doctor.findings("--only", "tasks", "--strict", code=0) == []
+        database.clock.advance(2)
+        finding = doctor.heals("tasks.overdue")
+        assert finding["what"] == "running past the time limit, and ended by nobody: 1 task, the longest for 1m 11s"
+        assert (finding["count"], finding["ids"]) == (1, [late])
+        states = dict(connection.execute("select id::text, status from octop_tasks").fetchall())
+        assert states == {late: "failed", other: "running"}
+
+
+@provokes("tasks.orphaned")
+def test_running_tasks_that_no_worker_runs_are_found_a_judge(doctor, database, hire):
+    database.clock.advance(0)
+    worker = hire()
+    with database.connect() as connection:
+        for _ in range(3):
+            add(connection, timeout_seconds=3600.0)
+        ids = [each.id for each in worker.claim(2)]
+        do(connection, "update octop_tasks_live set worker_id = null where id = %s", ids[0])
+        hire().claim_one()
+        do(connection, "delete from octop_workers where id = %s", worker.id)
+        assert doctor.findings("--only", "tasks", "--strict", code=0) == [], "a sweep may come"
+        database.clock.advance(61)
+        finding = doctor.heals("tasks.orphaned")
+        assert finding["what"] == "running on no worker that is known: 2 tasks, the longest for 1m 1s"
+        assert sorted(finding["ids"]) == sorted(ids)
+        assert finding["count"] == 2
+
+
 @provokes("types.unknown")
-def test_parked_tasks_of_a_type_that_nobody_knows_get_their_worker(doctor, database, hire):
+def test_c124_parked_tasks_of_a_type_that_nobody_knows_get_their_worker(doctor, database, hire):
     worker = hire(types=["known"])
     with database.connect() as connection:
         for _ in range(3):

@@ -78,6 +78,8 @@ def test_words_name_ids_or_subjects():
         ("synchronous_commit", ["on", "local", "remote_write"], ["off"]),
         ("jit", ["off"], ["on"]),
         ("idle_session_timeout", ["0"], ["600000", "1h"]),
+        ("idle_in_transaction_session_timeout", ["0", "10min", "1min"], ["30s", "59999", "100"]),
+        ("session_replication_role", ["origin"], ["replica", "local"]),
         ("transaction_timeout", ["0", "5min", "60000"], ["30s", "59999"]),
         ("default_transaction_isolation", ["read committed"], ["repeatable read", "serializable"]),
         ("default_transaction_read_only", ["off"], ["on"]),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from octop.cli.doctor.kinds import SUPERUSER, found
 from octop.cli.findings import Finding, Step, psql
-from octop.engine.diagnosis import server
+from octop.engine.connect import open_connection
+from octop.engine.diagnosis import look, server
+from octop.model.errors import DatabaseUnreachableError
 
 if TYPE_CHECKING:
     from octop.cli.doctor.examination import Examination
@@ -17,6 +20,10 @@ PER_WORKER: Final = 4
 """Two exchanges, control and LISTEN; the supervisor has one for its heartbeat."""
 SPARE: Final = 10
 """A cure leaves room for whoever connects while it is carried out: a person with psql, this command, a backend that is just ending."""
+
+LOOKS: Final = 2
+"""In transaction mode a connection has another server process now and then, and two connections have the same one after each other."""
+PAST_IT: Final = "Workers gain nothing by a pooler: a DSN that leads past it lets them listen."
 
 
 def room(examination: Examination) -> Iterator[Finding]:
@@ -51,10 +58,31 @@ def _cure(examination: Examination, row: Row, *, fitting: int, missing: int, nar
 
 
 def pooler(examination: Examination) -> Iterator[Finding]:
-    """Look whether somebody stands between us and the server."""
-    if examination.ask(server.process_id()) != examination.connection.info.backend_pid:
+    """Look whether somebody stands between us and the server, and whether sessions are kept apart there."""
+    mine = {examination.ask(server.process_id())}
+    if mine == {examination.connection.info.backend_pid}:
+        return
+    mine |= {examination.ask(server.process_id()) for _ in range(LOOKS)}
+    if len(mine) > 1 or _of_another(examination) in mine:
         yield found(
             "connections.pooler",
-            "a connection pooler stands in front of the database",
+            "a connection pooler in transaction mode stands in front of the database: no LISTEN through it",
             examination.worker(" --poll-only"),
+            hint=PAST_IT,
         )
+    else:
+        yield found(
+            "connections.pooler",
+            "a connection pooler stands in front of the database; as far as can be seen it keeps sessions apart",
+            hint="In session mode LISTEN works, and nothing need be done. " + PAST_IT,
+        )
+
+
+def _of_another(examination: Examination) -> int | None:
+    """Return which server process another connection is given; None if there is no room for another."""
+    try:
+        other = open_connection(examination.settings.dsn or "", application_name="octop", schema=examination.schema)
+    except DatabaseUnreachableError:
+        return None
+    with contextlib.closing(other):
+        return look(other, server.process_id(), seconds=examination.check_seconds)

@@ -53,9 +53,12 @@ KINDS: Final = (
     Kind("queues.unserved", WARNING, "tasks of a queue are due and no living worker serves it", "They wait for ever.", "`octop worker -q …`"),
     Kind("queues.paused", INFO, "a queue has been paused for more than a day", "Somebody may have forgotten it.", "`octop queues resume …`"),
     Kind("queues.stopped", INFO, "tasks of a queue are due and its limit is 0", "They wait until somebody lifts the limit; a queue that is to rest is better paused, with a reason.", "`octop queues scale … reset`"),
+    Kind("queues.stuck", WARNING, "tasks of a queue have been due for more than a minute, living workers serve it, and none of them runs", "Its workers hang, are refused by the database, or all their places are taken by tasks of other queues.", "look at `octop workers`, at their logs and at their health probes"),
     Kind("types.unknown", WARNING, "tasks are parked because no living worker of their queue knows their type", "A deploy is missing, or the function was renamed: they wait for ever.", "`octop worker …` with the application that knows it; an alias for a renamed function; or `octop tasks cancel`"),
     Kind("types.frozen", INFO, "a task type has been frozen for more than a day", "Somebody may have forgotten it.", "`octop types thaw …`"),
     Kind("tasks.frozen", INFO, "frozen tasks wait for a person", "They have used up their retries; nothing happens by itself.", "look with `octop failures`, then `octop tasks retry` or `cancel`"),
+    Kind("tasks.overdue", WARNING, "running tasks are past their time limit, and neither their worker nor a sweep has ended them", "They hold their places, and the retry that is due to them does not come.", "`select octop_sweep(…)`, and see why no worker does it"),
+    Kind("tasks.orphaned", WARNING, "running tasks name no worker, or one that has no row", "Nobody's silence can be judged: they seem to run until a sweep finds them.", "`select octop_sweep(…)`, and see why no worker does it"),
     Kind("tasks.counters_drifted", WARNING, "the counters differ from the tasks, as far as these can be counted (50,000 of a status)", "Views, dashboard and metrics show wrong numbers; nothing is decided by them.", "`select octop_recount()`"),
     # --- days ---
     Kind("days.missing", WARNING, "days of history have no partition", "Tasks that finish then go into the stray partition, which retention can not drop.", "`select octop_make_days()`"),
@@ -83,11 +86,13 @@ KINDS: Final = (
     Kind("settings.transaction_timeout", INFO, "transaction_timeout is below a minute", "It ends transactional tasks that take longer.", "`alter …`"),
     Kind("settings.default_transaction_isolation", ERROR, "default_transaction_isolation is not read committed", "The exchange refuses it (OC301): a limit can not be kept on an old snapshot.", "`alter …`"),
     Kind("settings.default_transaction_read_only", ERROR, "default_transaction_read_only is on", "Nothing can be enqueued or claimed.", "`alter …`"),
+    Kind("settings.idle_in_transaction_session_timeout", INFO, "idle_in_transaction_session_timeout is below a minute", "It ends transactional tasks that ask the database nothing for longer, and their attempt with them. The engine itself leaves no transaction idle.", "`alter …`"),
+    Kind("settings.session_replication_role", ERROR, "session_replication_role is not origin", "No trigger fires: what is inserted or changed by hand is not checked, not counted, not in the audit, and wakes nobody.", "`alter …`"),
     Kind("settings.statement_timeout", WARNING, "statement_timeout is below ten seconds", "It ends sweeps and large enqueues in the middle.", "`alter …`"),
     Kind("settings.lock_timeout", INFO, "lock_timeout is set", "The engine has short limits of its own where it must not wait; yours meets enqueues of your transactions.", "`alter …`"),
     # --- connections ---
     Kind("connections.too_few", WARNING, "workers and their pools may ask for more connections than there are", "At the busiest moment workers and your web servers are refused with 53300.", "`octop config set db.connection_pool_size …`, or more connections"),
-    Kind("connections.pooler", INFO, "a connection pooler stands in front", "In transaction mode LISTEN does not work: nobody would wake an idle worker.", "`octop worker --poll-only`, or a DSN past the pooler for the workers"),
+    Kind("connections.pooler", INFO, "a connection pooler stands in front", "In transaction mode, as PgBouncer's, LISTEN does not work: nobody would wake an idle worker. All else does.", "`octop worker --poll-only`, or a DSN past the pooler for the workers"),
     # --- statements ---
     Kind("statements.costliest", INFO, "the costliest statements of the engine", "Where the database's time goes.", "nothing to cure"),
     Kind("statements.not_recorded", INFO, "pg_stat_statements is not there", "Nobody can tell where the database's time went.", "`create extension pg_stat_statements`"),
@@ -143,6 +148,7 @@ def found(
     by: str = "",
     task_type: str = "",
     count: int = 0,
+    ids: tuple[str, ...] = (),
 ) -> Finding:
     """Return a finding of a kind of the table; its hint also says who may run the cure.
 
@@ -155,11 +161,12 @@ def found(
         by: Who may run the cure, where the table does not say it.
         task_type: The task type that it is about.
         count: How many tasks or workers.
+        ids: Of the first ten of them.
     """
     who = by or RUN_BY.get(kind_id, "")
     if who and any(step.place == "psql" for step in cure):
         hint = " ".join(filter(None, (hint, f"In psql as {who}.")))
-    return Finding(BY_ID[kind_id], what, cure, hint, detail, task_type, count)
+    return Finding(BY_ID[kind_id], what, cure, hint, detail, task_type, count, ids)
 
 
 def subjects() -> list[str]:

@@ -61,6 +61,8 @@ RULES: Final[Mapping[str, Rule]] = {
     "synchronous_commit": Rule(lambda value: value.lower() in {"off", "false", "no", "0"}, "on"),
     "jit": Rule(is_on, "off"),
     "idle_session_timeout": Rule(is_set, "0"),
+    "idle_in_transaction_session_timeout": Rule(is_below(60), "0"),
+    "session_replication_role": Rule(lambda value: value.lower() != "origin", "origin"),
     "transaction_timeout": Rule(is_below(60), "0"),
     "default_transaction_isolation": Rule(
         lambda value: value.lower() not in {"read committed", "read uncommitted"}, "'read committed'"

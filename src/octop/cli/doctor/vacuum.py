@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Final
 from octop.cli.doctor.kinds import found
 from octop.cli.findings import Finding, psql
 from octop.cli.moments import spoken
+from octop.cli.output import number
 from octop.engine.diagnosis import vacuum
 from octop.engine.script import literal
 
 if TYPE_CHECKING:
     from octop.cli.doctor.examination import Examination
+    from octop.engine.rows import Row
 
 FEEDBACK_TRANSACTIONS: Final = 20_000
 DEAD_TIMES_THRESHOLD: Final = 5
 """Autovacuum begins at the threshold; five times as many dead rows means that it does not come, or not through."""
+HELD_BACK: Final = "No vacuum removes what somebody may still see: end first what holds it back. The other findings about vacuum say how."
 
 
 def transactions(examination: Examination) -> Iterator[Finding]:
@@ -64,9 +67,10 @@ def replication(examination: Examination) -> Iterator[Finding]:
             yield not_all_sessions(examination, "the feedback of standbys")
         return
     for standby in examination.ask(vacuum.standbys(FEEDBACK_TRANSACTIONS)):
+        by = f", by its replication slot {standby['slot']}," if standby["slot"] else ""
         yield found(
             "vacuum.standby_feedback",
-            f"the standby {standby['name'] or standby['address']} keeps the dead rows of {standby['transactions']:,} transactions",
+            f"the standby {standby['name'] or standby['address']}{by} keeps the dead rows of {standby['transactions']:,} transactions",
             psql(
                 f"select pg_terminate_backend({standby['pid']}, 5000);"
                 "   -- it comes back; on the standby: alter system set hot_standby_feedback = off;"
@@ -75,7 +79,8 @@ def replication(examination: Examination) -> Iterator[Finding]:
 
 
 def tables(examination: Examination) -> Iterator[Finding]:
-    """Look for dead rows, and for tables that autovacuum leaves alone."""
+    """Look for dead rows, for those who keep them, and for tables that autovacuum leaves alone."""
+    holders: list[Row] | None = None
     for table in examination.ask(vacuum.tables(examination.schema)):
         name = examination.sql(table["name"])
         if table["off"]:
@@ -85,9 +90,23 @@ def tables(examination: Examination) -> Iterator[Finding]:
                 psql(f"alter table {name} reset (autovacuum_enabled);"),
             )
         if table["dead"] > DEAD_TIMES_THRESHOLD * table["threshold"]:
+            if holders is None:
+                holders = examination.ask(vacuum.holders(examination.longer_than))
             when = "never" if table["vacuumed_seconds"] is None else f"{spoken(table['vacuumed_seconds'])} ago"
             yield found(
                 "vacuum.dead_rows",
                 f"{table['name']} has {table['dead']:,} dead rows beside {table['live']:,} living ones; vacuumed {when}",
                 psql(f"vacuum (analyze) {name};"),
+                tuple(f"held back by {_holder(each)}" for each in holders),
+                hint=HELD_BACK if holders else "",
             )
+
+
+def _holder(row: Row) -> str:
+    """Say who keeps dead rows: the session, the prepared transaction, the replication slot or the standby."""
+    since = f", for {spoken(row['seconds'])}" if row["seconds"] is not None else ""
+    kept = f"{since}: what died in the last {number(row['transactions'], 'transaction')}"
+    if row["kind"] != "session":
+        return f"the {row['kind']} {row['name']}{kept}"
+    application = f" ({row['application']})" if row["application"] else ""
+    return f"the session {row['pid']} of {row['name']}{application}, {row['state']}{kept}"

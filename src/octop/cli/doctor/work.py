@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 LONG_SECONDS: Final = 86_400.0
 SHOWN: Final = 10
+STUCK_SECONDS: Final = 60.0
+"""A sweep comes every few seconds, and an idle worker looks at the latest every scheduler.interval_seconds."""
 COUNTED: Final = 10_000
 """More are not counted: the number would not change what is to be done."""
 COMPARED: Final = 50_000
@@ -91,6 +93,39 @@ def stopped(examination: Examination) -> Iterator[Finding]:
             examination.octop(f"queues scale {shlex.quote(row['name'])} reset"),
             count=row["due"],
         )
+
+
+def stuck_queues(examination: Examination) -> Iterator[Finding]:
+    """Look for queues that stand still though workers live that serve them."""
+    for row in examination.ask(work.stuck_queues(STUCK_SECONDS, COUNTED))[:SHOWN]:
+        busy = f", which run {number(row['busy_elsewhere'], 'task')} of other queues" if row["busy_elsewhere"] else ""
+        yield found(
+            "queues.stuck",
+            f"{_counted(row['due'])} tasks of the queue {row['name']} are due, the oldest since {spoken(row['oldest_due_seconds'])},"
+            f" and none of them runs, in spite of living workers: {row['workers']:,}{busy}",
+            examination.octop("workers") + examination.octop("tasks list --status running"),
+            hint="Ask the health probe of its workers, or look into their logs: both say what they can not do.",
+            count=row["due"],
+        )
+
+
+def stuck(examination: Examination) -> Iterator[Finding]:
+    """Look for running tasks that nobody ends."""
+    rows = examination.ask(work.stuck_tasks(STUCK_SECONDS))
+    sweep = psql(f"select {examination.sql('octop_sweep')}({examination.sql('octop_uuid7')}());")
+    for kind, what in (
+        ("overdue", "running past the time limit, and ended by nobody"),
+        ("orphaned", "running on no worker that is known"),
+    ):
+        row = rows[kind]
+        if row["count"]:
+            yield found(
+                f"tasks.{kind}",
+                f"{what}: {number(row['count'], 'task')}, the longest for {spoken(row['oldest_seconds'])}",
+                sweep,
+                count=row["count"],
+                ids=tuple(row["ids"]),
+            )
 
 
 def paused(examination: Examination) -> Iterator[Finding]:

@@ -63,14 +63,56 @@ def has_standbys() -> Call[bool]:
 
 
 def standbys(transactions: int) -> Call[list[Row]]:
-    """Read the standbys whose feedback holds back vacuum by more transactions: pid, name, address, transactions."""
+    """Read the standbys whose feedback holds back vacuum by more transactions: pid, name, address, slot, transactions.
+
+    One that uses a replication slot leaves its feedback there, not with its session.
+    """
     return Call(
         """
-        select jsonb_build_object('pid', r.pid, 'name', r.application_name, 'address', host(r.client_addr),
-                                  'transactions', age(r.backend_xmin))
-          from pg_stat_replication r where age(r.backend_xmin) > %(transactions)s::integer order by r.pid
+        select jsonb_build_object('pid', r.pid, 'name', r.application_name, 'address', host(r.client_addr), 'slot', s.slot_name,
+                                  'transactions', greatest(age(r.backend_xmin), age(s.xmin)))
+          from pg_stat_replication r
+          left join pg_replication_slots s on s.active_pid = r.pid and s.slot_type = 'physical'
+         where greatest(age(r.backend_xmin), age(s.xmin)) > %(transactions)s::integer order by r.pid
         """,
         {"transactions": transactions},
+        objects,
+    )
+
+
+def holders(seconds: float) -> Call[list[Row]]:
+    """Read who keeps vacuum from removing what died, the oldest first: kind, name, pid, application, state, transactions, seconds.
+
+    Kinds are session, prepared transaction, replication slot and standby. A slot holds back rows of tables with its xmin alone: its
+    catalog_xmin is about the catalog.
+
+    Args:
+        seconds: Sessions and prepared transactions that are younger are left out.
+    """
+    return Call(
+        """
+        with h as (
+          select 'session' as kind, a.usename::text as name, a.pid, a.application_name as application, a.state,
+                 greatest(age(a.backend_xmin), age(a.backend_xid)) as transactions, a.xact_start as since
+            from pg_stat_activity a
+           where a.datname = current_database() and a.pid <> pg_backend_pid() and a.backend_type = 'client backend'
+             and a.xact_start <= clock_timestamp() - make_interval(secs => %(seconds)s::float8)
+          union all
+          select 'prepared transaction', p.gid, null, null, null, age(p.transaction), p.prepared
+            from pg_prepared_xacts p
+           where p.database = current_database() and p.prepared <= clock_timestamp() - make_interval(secs => %(seconds)s::float8)
+          union all
+          select 'replication slot', s.slot_name::text, s.active_pid, null, null, age(s.xmin), null from pg_replication_slots s
+          union all
+          select 'standby', coalesce(nullif(r.application_name, ''), host(r.client_addr)), r.pid, null, null, age(r.backend_xmin),
+                 r.backend_start
+            from pg_stat_replication r)
+        select jsonb_build_object('kind', h.kind, 'name', h.name, 'pid', h.pid, 'application', h.application, 'state', h.state,
+                                  'transactions', h.transactions, 'seconds', extract(epoch from clock_timestamp() - h.since))
+          from h where h.transactions > 0
+         order by h.transactions desc, h.since limit 10
+        """,
+        {"seconds": seconds},
         objects,
     )
 

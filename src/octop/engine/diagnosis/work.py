@@ -148,3 +148,74 @@ def counters(most: int = 50_000) -> Call[list[Row]]:
         {"most": most},
         objects,
     )
+
+
+def stuck_queues(seconds: float, most: int = 10_000) -> Call[list[Row]]:
+    """Read the queues that stand still: name, due, oldest_due_seconds, workers, busy_elsewhere (tasks that these run of other queues).
+
+    Tasks are due for longer, living workers serve the queue, nobody paused it, its limit is not 0, and yet none of its tasks runs.
+
+    Args:
+        seconds: How long a task may be due.
+        most: Count at most so many tasks of each queue.
+    """
+    return Call(
+        """
+        with recursive q (name) as (
+          (select t.queue from octop_tasks t where t.status in ('pending', 'failed') order by t.queue limit 1)
+          union all
+          select (select t.queue from octop_tasks t where t.status in ('pending', 'failed') and t.queue > q.name order by t.queue limit 1)
+            from q where q.name is not null),
+        alive as materialized (
+          select w.id, w.queues, (select count(*) from octop_running_tasks r where r.worker_id = w.id) as busy from octop_workers w
+           where not w.draining and w.beat_at > _octop_now() - make_interval(secs => _octop_setting('worker.lease_seconds')::float8))
+        select jsonb_build_object('name', q.name, 'due', d.n, 'oldest_due_seconds', extract(epoch from _octop_now() - d.oldest),
+                                  'workers', a.n, 'busy_elsewhere', a.busy)
+          from q
+          cross join lateral (select count(*) as n, coalesce(sum(a.busy), 0) as busy from alive a where q.name = any (a.queues)) a
+          cross join lateral (
+            select count(*) as n, min(x.scheduled_at) as oldest from (
+              select t.scheduled_at from octop_tasks t
+               where t.status in ('pending', 'failed') and t.queue = q.name
+                 and t.scheduled_at <= _octop_now() - make_interval(secs => %(seconds)s::float8) limit %(most)s::integer) x) d
+         where q.name is not null and a.n > 0 and d.n > 0
+           and not exists (select from octop_running_tasks r where r.queue = q.name)
+           and not exists (select from octop_holds h where h.kind = 'queue' and h.target = q.name)
+           and not exists (select from octop_queues l where l.name = q.name and l.worker_limit = 0)
+         order by d.oldest
+        """,
+        {"seconds": seconds, "most": most},
+        objects,
+    )
+
+
+def stuck_tasks(seconds: float) -> Call[Row]:
+    """Read the running tasks that nobody ends: overdue and orphaned, each with count, ids (the longest first, at most ten), oldest_seconds.
+
+    Overdue is what is past its time limit and the grace time, when a sweep should have ended it; orphaned, what names no worker, or one
+    that has no row, so that nobody's silence can be judged.
+
+    Args:
+        seconds: Since when they should have been seen to.
+    """
+    return Call(
+        """
+        with r as materialized (
+          select t.id, t.started_at, extract(epoch from _octop_now() - t.deadline_at) as late, w.id is null as orphaned
+            from octop_running_tasks t left join octop_workers w on w.id = t.worker_id
+           where t.started_at <= _octop_now() - make_interval(secs => %(seconds)s::float8)),
+        kinds as (
+          select 'overdue' as kind, r.id, r.late as seconds from r
+           where r.late > _octop_setting('worker.deadline_grace_seconds')::float8 + %(seconds)s::float8
+          union all
+          select 'orphaned', r.id, extract(epoch from _octop_now() - r.started_at) from r where r.orphaned)
+        select jsonb_object_agg(a.kind, jsonb_build_object(
+                 'count', (select count(*) from kinds k where k.kind = a.kind),
+                 'oldest_seconds', (select max(k.seconds) from kinds k where k.kind = a.kind),
+                 'ids', (select coalesce(jsonb_agg(x.id order by x.seconds desc), '[]')
+                           from (select k.id, k.seconds from kinds k where k.kind = a.kind order by k.seconds desc limit 10) x)))
+          from (values ('overdue'), ('orphaned')) a (kind)
+        """,
+        {"seconds": seconds},
+        only,
+    )
