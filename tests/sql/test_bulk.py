@@ -9,7 +9,7 @@ import pytest
 
 from octop.engine import calls
 from octop.engine.call import run
-from octop.engine.calls.bulk import octop_cancel_many, octop_retry_many
+from octop.engine.calls.bulk import octop_cancel_many, octop_delete_many, octop_retry_many
 from octop.engine.connect import open_connection
 from tests.sql.crew import add, add_many, column, do, rows, task, value
 from tests.sql.plans import PKEY, watched
@@ -177,8 +177,8 @@ def test_every_column_is_named_where_a_task_is_moved(dba):
     )
     cleared = {"worker_id", "claim_id", "deadline_at", "cancel_requested_at", "blocked_by", "result"}
     for name, target, left in (
-        ("octop_cancel_many", "octop_tasks_done", cleared),
-        ("octop_retry_many", "octop_tasks_live", cleared | {"completed_at"}),
+        ("_octop_cancel_these", "octop_tasks_done", cleared),
+        ("_octop_retry_these", "octop_tasks_live", cleared | {"completed_at"}),
     ):
         (source,) = column(dba, "select prosrc from pg_proc where proname = %s", name)
         named = source.partition(f"insert into {target} (")[2].partition(")")[0]
@@ -218,7 +218,7 @@ def test_a_producer_cancels_its_own_and_retries_nothing(database, dba):
     assert task(dba, foreign)["status"] == "pending"
 
 
-def test_two_bulk_acts_in_opposite_orders_wait_for_each_other_and_never_in_a_circle(database, dba):
+def test_C069_two_bulk_acts_in_opposite_orders_wait_for_each_other_and_never_in_a_circle(database, dba):
     ids = add_many(dba, 200)
     with database.connect("octop_operator") as first, database.connect("octop_operator") as second:
         with first.transaction():
@@ -288,6 +288,28 @@ def test_acts_on_a_live_and_a_frozen_task_lock_in_one_order(database, dba, hire,
         assert {each[1] for each in retry.result()} == {"retried"}
         assert {each[1] for each in cancel.result()} == {"cancelled"}
     assert column(dba, "select distinct status from octop_tasks") == ["cancelled"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("act", "verdict"),
+    [(octop_cancel_many, "cancelled"), (octop_retry_many, "retried"), (octop_delete_many, "deleted")],
+)
+def test_C069_an_act_that_is_the_victim_of_a_circle_of_locks_begins_anew(database, dba, hire, act, verdict):
+    worker = hire(types=["t"])
+    first, second = sorted(add(dba, max_retries=0) for _ in range(2))
+    for claimed in worker.claim(2):
+        worker.end(claimed)
+    lock = "select from octop_tasks where id = %s for update"
+    with sessions(database, 2) as (holder, actor):
+        holder.execute("set deadlock_timeout = '1h'")  # so that the victim is the other one
+        actor.execute("set deadlock_timeout = '1s'")
+        with holder.connection.transaction():
+            holder.execute(lock, (second,))
+            acting = actor.start(lambda: actor.run(act([first, second]))).wait_until_blocked()
+            holder.start(lambda: holder.execute(lock, (first,))).result()  # it is let go of
+            assert not acting.future.done()
+        assert {row[:2] for row in acting.result()} == {(first, verdict), (second, verdict)}
 
 
 def test_ids_that_nobody_knows_are_looked_for_together(dba, operator):

@@ -5,7 +5,7 @@ create or replace function octop_cancel(id uuid, reason text default '') returns
   language plpgsql security definer set search_path from current
 as $$
 declare
-  v_verdict text := (select m.verdict from octop_cancel_many(array[octop_cancel.id], octop_cancel.reason) m);
+  v_verdict text := (select m.verdict from _octop_cancel_these(array[octop_cancel.id], octop_cancel.reason) m);
 begin
   if octop_cancel.id is null then
     raise exception 'octop: the id of the task is null' using errcode = 'OC103', hint = 'Nothing was cancelled. Name a task: select id, task_type, status from octop_tasks limit 10;';
@@ -31,7 +31,7 @@ begin
   if octop_retry.id is null then
     raise exception 'octop: the id of the task is null' using errcode = 'OC103', hint = 'Nothing was retried. Name a task: select id, task_type, status from octop_tasks limit 10;';
   end if;
-  select m.verdict, m.retried_as into v_verdict, v_retried_as from octop_retry_many(array[octop_retry.id]) m;
+  select m.verdict, m.retried_as into v_verdict, v_retried_as from _octop_retry_these(array[octop_retry.id]) m;
   if v_verdict in ('running', 'blocked') then
     raise exception 'octop: task % is %', octop_retry.id, v_verdict
       using errcode = 'OC104', hint = case v_verdict when 'running' then 'Cancel it first, or wait for its end.'
@@ -49,6 +49,6 @@ create or replace function octop_delete(id uuid) returns boolean
   language plpgsql security definer set search_path from current
 as $$
 begin
-  return coalesce((select m.verdict = 'deleted' from octop_delete_many(array[octop_delete.id]) m), false);
+  return coalesce((select m.verdict = 'deleted' from _octop_delete_these(array[octop_delete.id]) m), false);
 end $$;
 comment on function octop_delete(uuid) is 'Delete a frozen task for good. Answers false if there is no frozen task with this id. Others: cancel; history drops itself.';

@@ -1,6 +1,8 @@
 -- The acts of people and programs on many tasks at once. Promise: one statement per kind of task, not per task; one row of the
 -- audit per task, so that each can be answered for; one verdict per id, and no error because of a task that is not as it was.
--- Rows are locked in one order, live before frozen and by id in each, so that two acts at once wait for each other and never in a circle.
+-- Rows are locked in one order, live before frozen and by id in each, so that two acts at once wait for each other and not in a circle.
+-- A task that somebody moves meanwhile is looked for once more, and only there can a circle close: what such an act has done is undone
+-- then, its locks too, and it begins anew. Its caller sees nothing of it.
 
 create or replace function _octop_ids_once(ids uuid[]) returns uuid[]
   language plpgsql immutable set search_path from current
@@ -25,8 +27,8 @@ begin
 end $$;
 comment on function _octop_ids_without(uuid[], uuid[]) is 'The ids that are not among the others, in order.';
 
-create or replace function octop_cancel_many(ids uuid[], reason text default '') returns table (id uuid, verdict text)
-  language plpgsql security definer set search_path from current
+create or replace function _octop_cancel_these(ids uuid[], reason text) returns table (id uuid, verdict text)
+  language plpgsql set search_path from current
   set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
 #variable_conflict use_column
@@ -65,7 +67,7 @@ begin
                                     completed_at, retry_count, max_retries, min_version, last_error, timeout_seconds, attempt, lost_count, retry_policy,
                                     tags, meta, retry_of, created_by)
       select g.id, g.seq, g.tenant, g.queue, g.lane, g.task_type, g.payload, 'cancelled', g.priority, g.scheduled_at, g.due_at, g.created_at, g.started_at,
-             _octop_now(), g.retry_count, g.max_retries, g.min_version, coalesce(nullif(left(octop_cancel_many.reason, 1024), ''), g.last_error),
+             _octop_now(), g.retry_count, g.max_retries, g.min_version, coalesce(nullif(left(_octop_cancel_these.reason, 1024), ''), g.last_error),
              g.timeout_seconds, g.attempt, g.lost_count, g.retry_policy, g.tags, g.meta, g.retry_of, g.created_by from it g
       returning tenant, queue, scheduled_at
     ), counted as (
@@ -88,12 +90,29 @@ begin
   end loop;
   return query select u, 'not found' from unnest(v_left) u;
 end $$;
+comment on function _octop_cancel_these(uuid[], text) is 'What octop_cancel_many does, once: it may be the victim of a circle of locks.';
+
+create or replace function octop_cancel_many(ids uuid[], reason text default '') returns table (id uuid, verdict text)
+  language plpgsql security definer set search_path from current
+as $$
+begin
+  for v_try in 1..5 loop
+    begin
+      return query select t.id, t.verdict from _octop_cancel_these(ids, reason) t;
+      return;
+    exception when deadlock_detected then
+      if v_try = 5 then
+        raise;
+      end if;
+    end;
+  end loop;
+end $$;
 comment on function octop_cancel_many(uuid[], text) is
   'Cancel many tasks. Answers for each id once: cancelled, requested (it runs: its worker ends it within a second or so), success (it had finished, nothing was done) or not found. Repeating it is harmless. '
   'Producers cancel their own. At most 10,000 ids, better some hundreds in each transaction. Example: select verdict, count(*) from octop_cancel_many(array(select id from octop_tasks where status = ''blocked'' limit 500), ''not needed'') group by 1;';
 
-create or replace function octop_retry_many(ids uuid[]) returns table (id uuid, verdict text, retried_as uuid)
-  language plpgsql security definer set search_path from current
+create or replace function _octop_retry_these(ids uuid[]) returns table (id uuid, verdict text, retried_as uuid)
+  language plpgsql set search_path from current
   set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
 #variable_conflict use_column
@@ -174,6 +193,23 @@ begin
   end loop;
   return query select u, 'not found', null::uuid from unnest(v_left) u;
 end $$;
+comment on function _octop_retry_these(uuid[]) is 'What octop_retry_many does, once: it may be the victim of a circle of locks.';
+
+create or replace function octop_retry_many(ids uuid[]) returns table (id uuid, verdict text, retried_as uuid)
+  language plpgsql security definer set search_path from current
+as $$
+begin
+  for v_try in 1..5 loop
+    begin
+      return query select t.id, t.verdict, t.retried_as from _octop_retry_these(ids) t;
+      return;
+    exception when deadlock_detected then
+      if v_try = 5 then
+        raise;
+      end if;
+    end;
+  end loop;
+end $$;
 comment on function octop_retry_many(uuid[]) is
   'Try many tasks again, now. Answers for each id once: retried (frozen or waiting: the same task, due now; frozen gets all its tries again), repeated (finished: retried_as is a new task that names the old one and belongs to who made that), '
   'running or blocked (nothing was done), not found. At most 10,000 ids, better some hundreds in each transaction. '
@@ -190,8 +226,8 @@ begin
 end $$;
 comment on function _octop_retried(uuid[], text[], text[]) is 'Wakes who sleeps for these queues, and writes the audit.';
 
-create or replace function octop_delete_many(ids uuid[]) returns table (id uuid, verdict text)
-  language plpgsql security definer set search_path from current
+create or replace function _octop_delete_these(ids uuid[]) returns table (id uuid, verdict text)
+  language plpgsql set search_path from current
   set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
 #variable_conflict use_column
@@ -222,6 +258,23 @@ begin
   select coalesce(array_agg(k.id), '{}'), array_agg(k.status) into v_now, v_was from octop_tasks k where k.id = any (v_left);
   return query select u.id, u.was from unnest(v_now, v_was) u (id, was);
   return query select u, 'not found' from unnest(_octop_ids_without(v_left, v_now)) u;
+end $$;
+comment on function _octop_delete_these(uuid[]) is 'What octop_delete_many does, once: it may be the victim of a circle of locks.';
+
+create or replace function octop_delete_many(ids uuid[]) returns table (id uuid, verdict text)
+  language plpgsql security definer set search_path from current
+as $$
+begin
+  for v_try in 1..5 loop
+    begin
+      return query select t.id, t.verdict from _octop_delete_these(ids) t;
+      return;
+    exception when deadlock_detected then
+      if v_try = 5 then
+        raise;
+      end if;
+    end;
+  end loop;
 end $$;
 comment on function octop_delete_many(uuid[]) is
   'Delete frozen tasks for good. Answers for each id once: deleted; or its status, when that is not frozen (nothing was done: cancel what is not finished, history drops itself); or not found. At most 10,000 ids, better some hundreds in each transaction.';
