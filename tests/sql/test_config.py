@@ -159,7 +159,7 @@ def test_a_change_says_who_made_it_and_when(database, operator, dba):
     assert value(dba, "select count(*) from octop_audit") == 1
 
 
-def test_two_sessions_that_change_settings_do_not_deadlock(database, dba):
+def test_C069_two_sessions_that_change_settings_do_not_deadlock(database, dba):
     with (
         database.connect(autocommit=False) as one,
         database.connect(autocommit=False, options="-c lock_timeout=100ms") as two,

@@ -52,7 +52,7 @@ def test_a_claim_is_a_start_numbered_from_one_and_says_all_that_a_worker_must_kn
     assert running["due_at"] == now
 
 
-def test_order_is_priority_then_time_and_never_the_future(database, dba, hire):
+def test_C075_order_is_priority_then_time_and_never_the_future(database, dba, hire):
     now = database.clock.advance(0)
     expected = []
     for priority in (9, 5, 0):
@@ -60,6 +60,8 @@ def test_order_is_priority_then_time_and_never_the_future(database, dba, hire):
             task_id = add(dba, priority=priority, scheduled_at=now + timedelta(seconds=offset))
             if offset < 0:
                 expected.append((priority, offset, task_id))
+    # how long whoever is kept waiting has waited can be seen
+    assert value(dba, "select oldest_due_at from octop_queue_summary") == now - timedelta(seconds=10)
     assert [each.id for each in hire().claim(100)] == [task_id for _, _, task_id in sorted(expected)]
 
 

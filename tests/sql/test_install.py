@@ -17,6 +17,7 @@ from psycopg import sql
 from octop.engine import script
 from octop.engine.install import install, require, status
 from octop.model import errors
+from tests.pooler import pgbouncer
 from tests.sql.crew import column, do, rows, value
 from tests.sql.installation import catalog, own_prefix, smoke
 
@@ -74,6 +75,20 @@ def test_C106_twenty_processes_at_once_install_into_an_empty_database(empty):
     with empty.connect() as connection:
         assert value(connection, "select count(*) from octop_migrations") == len(script.migrations()) + 1
     smoke(empty.url, "public")
+
+
+def test_C106_installers_at_once_through_a_pooler_install_once_and_upgrade_once(empty):
+    """Session locks mean nothing there: two statements of one client may run in two sessions of the server."""
+    prefix = own_prefix(empty)
+    with pgbouncer(empty.url) as through, empty.connect() as connection, ThreadPoolExecutor(6) as pool:
+        for upgrade in (False, True):
+            if upgrade:
+                do(connection, "update octop_migrations set checksum = 'older' where name = 'functions'")
+                do(connection, "drop function octop_doubt()")
+            made = list(pool.map(lambda _: install(through, role_prefix=prefix), range(6)))
+            assert all(each.current for each in made)
+            assert value(connection, "select count(*) from octop_migrations") == len(script.migrations()) + 1
+        smoke(through, "public")
 
 
 def test_two_databases_of_one_cluster_at_once(empty, postgres):

@@ -236,7 +236,7 @@ def test_two_claims_of_laned_tasks_get_different_ones(two):
     assert len(got | rest) == 6
 
 
-def test_many_claims_at_once_start_every_task_once(database):
+def test_C136_many_claims_at_once_start_every_task_once(database):
     with sessions(database, 8) as all_of_them:
         workers = [Worker(session) for session in all_of_them]
         ids = enqueue(all_of_them[0], 400)
@@ -328,7 +328,7 @@ def test_a_rescue_against_the_outcome_of_the_worker_that_was_given_up(two):
     assert status(other, id) == "success"
 
 
-def test_workers_that_register_at_once_wait_for_each_other_without_a_deadlock(database):
+def test_C069_workers_that_register_at_once_wait_for_each_other_without_a_deadlock(database):
     with sessions(database, 6) as all_of_them:
         barrier = Barrier(len(all_of_them))
 
@@ -346,7 +346,7 @@ def test_workers_that_register_at_once_wait_for_each_other_without_a_deadlock(da
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
-def test_two_sessions_enqueue_the_same_id(two, end):
+def test_C016_two_sessions_enqueue_the_same_id(two, end):
     mine, other = two
     task = NewTask("job", "{}", str(uuid4()))
     mine.execute("begin")
@@ -359,7 +359,51 @@ def test_two_sessions_enqueue_the_same_id(two, end):
     assert other.execute("select sum(n)::integer from _octop_counted()") == [(1,)]
 
 
-def test_config_writers_at_once_and_settings_that_would_disagree_together(two):
+def test_C016_callers_of_one_id_wait_for_who_was_first_and_take_over_when_he_rolls_back(database):
+    """Of five open transactions each is rolled back in turn, but for the last: it makes the task, and all others know nothing of it."""
+    task = NewTask("job", "{}", str(uuid4()))
+    with sessions(database, 5) as made:
+        for session in made:
+            session.execute("begin")
+        first, *others = made
+        assert first.run(calls.octop_enqueue_many([task], fresh=False)) == [(task.id, True)]
+        waiting = [
+            (each, each.start(partial(each.run, calls.octop_enqueue_many([task], fresh=False)))) for each in others
+        ]
+        for _, call in waiting:
+            call.wait_until_blocked()
+        holder = first
+        while waiting:
+            holder.execute("rollback")
+            deadline = time.monotonic() + 15
+            while not (won := [(each, call) for each, call in waiting if call.future.done()]):
+                assert time.monotonic() < deadline, "nobody took over"
+            ((holder, call),) = won
+            assert call.result() == [(task.id, True)], "a caller makes it, whoever rolled back before"
+            waiting.remove((holder, call))
+        assert first.execute("select count(*) from octop_tasks") == [(0,)]
+        holder.execute("commit")
+        assert first.execute("select id::text from octop_tasks") == [(task.id,)]
+        assert first.run(calls.octop_enqueue_many([task], fresh=False)) == [(task.id, False)]
+        assert first.execute("select sum(n)::integer from _octop_counted()") == [(1,)]
+
+
+def test_C016_many_callers_of_one_id_make_one_task_and_are_told_the_same(database):
+    task = NewTask("job", "{}", str(uuid4()))
+    with sessions(database, 20) as made:
+        barrier = Barrier(len(made))
+
+        def call(session: Session) -> list[tuple[str, bool]]:
+            barrier.wait(10)
+            return [answer for _ in range(5) for answer in session.run(calls.octop_enqueue_many([task], fresh=False))]
+
+        running = [session.start(partial(call, session)) for session in made]
+        answers = Counter(answer for each in running for answer in each.result())
+        assert answers == {(task.id, True): 1, (task.id, False): 99}
+        assert made[0].execute("select count(*) from octop_tasks") == [(1,)]
+
+
+def test_C005_config_writers_at_once_and_settings_that_would_disagree_together(two):
     mine, other = two
     mine.execute("begin")
     mine.run(calls.octop_config_set("worker.heartbeat_seconds", "9"))

@@ -203,7 +203,7 @@ def test_sql_uninstall_prints_what_takes_it_all_away(octop, database, monkeypatc
 # --- the ways to fail -------------------------------------------------------------------------------------------------
 
 
-def test_no_database_ends_with_4_and_shows_no_password(octop):
+def test_c113_no_database_ends_with_4_and_shows_no_password(octop):
     octop("--dsn", "postgresql://ann:secret@127.0.0.1:1/x", "workers", code=4)
     assert "Check that the server runs" in octop.err
     assert "secret" not in octop.err
@@ -243,7 +243,7 @@ def test_a_producer_may_enqueue_look_at_its_task_and_cancel_it(octop, database):
     octop("--dsn", dsn, "queues", "pause", "default", code=6)
 
 
-def test_a_schema_with_a_poisoned_name_harms_nothing(octop, database):
+def test_c109_a_schema_with_a_poisoned_name_harms_nothing(octop, database):
     octop("--schema", 'x"; create table pwned(); --', "tasks", "list", code=5)
     with database.connect() as connection, pytest.raises(psycopg.errors.UndefinedTable):
         connection.execute("select from pwned")
@@ -317,7 +317,7 @@ def test_a_worker_drains_and_ends_with_0(database, tmp_path):
     assert run("tasks", "wait", task_id).stdout.strip() == f"{task_id} success 3"
 
 
-def test_a_worker_refuses_an_older_schema_and_names_the_command(database, tmp_path):
+def test_c107_a_worker_refuses_an_older_schema_and_names_the_command(database, tmp_path):
     with database.connect() as connection:
         connection.execute("update octop_migrations set checksum = 'x', version = '0.0.1' where name = 'functions'")
     command = [sys.executable, "-m", "octop", "--dsn", database.url, "worker", "-A", "octop.cli.demo.tasks:octop"]
@@ -327,7 +327,7 @@ def test_a_worker_refuses_an_older_schema_and_names_the_command(database, tmp_pa
     assert "Run: octop migrate" in answer.stderr
 
 
-def test_a_worker_runs_on_when_the_schema_is_newer(database, tmp_path):
+def test_c107_a_worker_runs_on_when_the_schema_is_newer(database, tmp_path):
     with database.connect() as connection:
         connection.execute("update octop_migrations set checksum = 'x', version = '99' where name = 'functions'")
     command = [

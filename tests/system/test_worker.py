@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -73,7 +74,7 @@ def test_c047_c048_c049_whatever_a_task_raises_is_its_own_failure(start, rows):
     until(lambda: status(rows, last) == "success", "the next task runs", worker.log)
 
 
-def test_a_result_that_can_not_be_kept_fails_once_and_is_not_run_again(start, rows):
+def test_c040_c041_c043_a_result_that_can_not_be_kept_fails_once_and_is_not_run_again(start, rows):
     worker = start().ready()
     ids = [enqueue(rows, "bad_result", {"which": which}) for which in ("nan", "set", "nul", "big", "lone")]
     until(lambda: finished(rows, ids), "all have ended", worker.log)
@@ -82,7 +83,7 @@ def test_a_result_that_can_not_be_kept_fails_once_and_is_not_run_again(start, ro
     until(lambda: counts(rows, "freeze ResultTooLargeError") == 1, "the hook was told", worker.log)
 
 
-def test_time_limits_end_async_process_and_swallowing_tasks_and_the_worker_goes_on(start, rows):
+def test_c049_time_limits_end_async_process_and_swallowing_tasks_and_the_worker_goes_on(start, rows):
     worker = start().ready()
     ids = [
         enqueue(rows, "nap", {"seconds": 60}, timeout_seconds=0.5, max_retries=0),
@@ -102,7 +103,7 @@ def test_time_limits_end_async_process_and_swallowing_tasks_and_the_worker_goes_
     assert worker.stop(seconds=10) == 0, worker.text()
 
 
-def test_a_running_task_is_cancelled_wherever_it_runs(start, rows):
+def test_c049_a_running_task_is_cancelled_wherever_it_runs(start, rows):
     worker = start().ready()
     ids = [
         enqueue(rows, "nap", {"seconds": 60}),
@@ -226,17 +227,20 @@ def test_c001_c137_a_task_whose_worker_was_killed_is_started_again_by_another(st
     assert one(rows, "select outcome from octop_attempts where task_id = %s", task_id) == "lost"
 
 
-def test_c007_a_worker_that_was_stopped_beyond_its_lease_changes_nothing(start, rows):
+@pytest.mark.parametrize("whole", [False, True], ids=["its process", "its machine"])
+def test_c007_a_worker_that_was_stopped_beyond_its_lease_changes_nothing(start, rows, whole):
     first = start().ready()
     task_id = enqueue(rows, "nap", {"seconds": 2, "note": "n"})
     until(lambda: counts(rows, "n") == 1, "it runs", first.log)
-    pid = first.pids()[0]
-    with stopped(pid):
+    with contextlib.ExitStack() as stack:
+        for pid in [first.process.pid] * whole + first.pids()[:1]:
+            stack.enter_context(stopped(pid))
         second = start().ready()
         until(lambda: counts(rows, "n") == 2, "another runs it", second.log)
     until(lambda: status(rows, task_id) == "success", "it ended", second.log)
     until(lambda: "the lease was broken" in first.text(), "the first one noticed", first.log)
     assert one(rows, "select attempt from octop_tasks where id = %s", task_id) == 2
+    assert one(rows, "select count(*) from octop_attempts where task_id = %s", task_id) == 1, "the one that was lost"
     assert counts(rows, "n") == 2
     after = enqueue(rows, "noop")
     until(lambda: status(rows, after) == "success", "work goes on", first.log)

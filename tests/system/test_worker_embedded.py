@@ -54,7 +54,7 @@ async def running(worker):
         await asyncio.sleep(0.02)
 
 
-def test_c058_a_cancelled_worker_lets_its_tasks_end_and_beats_until_they_have(octop, rows):
+def test_a_cancelled_worker_lets_its_tasks_end_and_beats_until_they_have(octop, rows):
     task_id = enqueue(rows, "nap", {"seconds": 4})
 
     async def story():

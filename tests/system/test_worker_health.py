@@ -130,7 +130,7 @@ def test_red_when_claims_or_beats_are_refused_and_green_when_they_are_accepted_a
     until(lambda: status(rows, task_id) == "success", "it works", worker.log)
 
 
-def test_red_while_the_database_is_away(start, rows, database):
+def test_c059_red_while_the_database_is_away(start, rows, database):
     worker = start(health_port=0)
     probe = Probe(worker).green()
     name = sql.Identifier(database.name)

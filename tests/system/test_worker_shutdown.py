@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
@@ -40,7 +41,7 @@ def test_c054_the_first_signal_lets_tasks_end_while_the_heart_beats(start, rows)
     assert other.process.poll() is None
 
 
-def test_sigterm_uses_up_no_try_however_often(start, rows):
+def test_c012_sigterm_uses_up_no_try_however_often(start, rows):
     task_id = enqueue(rows, "nap", {"seconds": 60, "note": "n"})
     for times in range(1, 11):
         worker = start(grace_seconds=0)
@@ -66,6 +67,37 @@ def test_c056_a_second_signal_releases_at_once(start, rows, second, code):
     assert worker.stop(second) == code, worker.text()
     assert time.monotonic() - began < 5
     assert {status(rows, task_id) for task_id in ids} == {"pending"}
+    assert "Traceback" not in worker.text()
+
+
+@pytest.mark.parametrize("while_it", ["starts", "is idle", "works"])
+def test_c056_a_terminal_whose_ctrl_c_is_pressed_five_times_gets_its_prompt_back(start, rows, while_it):
+    """A terminal signals its whole foreground group; the processes that a worker starts stand outside of it."""
+    worker = start(grace_seconds=60, before=["setsid"])
+    tasks = ("nap", "nap_in_thread", "nap_in_process") if while_it == "works" else ()
+    ids = [enqueue(rows, task, {"seconds": 60}) for task in tasks]
+    if while_it == "starts":
+        until(worker.text, "it says its first word", worker.log)
+    else:
+        until(lambda: one(rows, "select count(*) from octop_workers") == 1, "it has registered", worker.log)
+    until(lambda: running(rows) == len(ids), "all run", worker.log)
+
+    def press():
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(worker.process.pid, signal.SIGINT)
+
+    press()
+    until(
+        lambda: worker.process.poll() is not None or "running tasks have 60 s" in worker.text(),
+        "it ends, or says for what it waits",
+        worker.log,
+    )
+    for _ in range(4):
+        press()
+    assert worker.wait(10) in {0, 130}, worker.text()
+    assert {status(rows, task_id) for task_id in ids} <= {"pending"}
+    assert one(rows, "select coalesce(max(retry_count), 0) from octop_tasks") == 0
+    assert one(rows, "select count(*) from octop_workers") == 0, "it has taken its leave"
     assert "Traceback" not in worker.text()
 
 

@@ -149,6 +149,6 @@ def test_a_schema_that_is_no_name_is_refused(schema, folder):
         ("postgresql:///shop", "postgresql:///shop"),
     ],
 )
-def test_passwords_are_masked_in_both_forms(dsn, shown):
+def test_c113_passwords_are_masked_in_both_forms(dsn, shown):
     assert masked_dsn(dsn) == shown
     assert "cret" not in repr(Settings(dsn, "public", None))

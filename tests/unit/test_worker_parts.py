@@ -87,7 +87,7 @@ async def test_a_task_that_cancels_itself_fails_and_the_next_one_runs():
 
 
 @house_test
-async def test_reasons_are_told_apart():
+async def test_c049_reasons_are_told_apart():
     async def waits() -> None:
         await asyncio.sleep(30)
 
@@ -334,7 +334,7 @@ def test_options_out_of_bounds_are_refused(wrong):
         WorkerOptions(dsn="", **wrong)
 
 
-def test_the_dsn_is_never_shown():
+def test_c113_the_dsn_is_never_shown():
     assert "secret" not in repr(WorkerOptions(dsn="postgresql://u:secret@h/d"))
 
 

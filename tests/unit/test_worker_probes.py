@@ -54,6 +54,15 @@ def test_a_host_that_can_be_none_is_refused():
         asyncio.run(_open(probes(health_port=0, health_host="a..b")))
 
 
+def test_c112_the_port_is_opened_to_this_machine_alone_unless_a_host_is_named():
+    async def door(**options):
+        async with probes(health_port=0, **options) as doors:
+            return [each.getsockname()[0] for each in doors._server.sockets]
+
+    assert asyncio.run(door()) == ["127.0.0.1"]
+    assert asyncio.run(door(health_host="0.0.0.0")) == ["0.0.0.0"]
+
+
 def test_clients_that_are_silent_keep_nobody_from_asking():
     async def scene():
         async with probes(health_port=0) as doors:

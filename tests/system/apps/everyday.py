@@ -142,6 +142,16 @@ def short(seconds: float, note: str) -> None:
     time.sleep(seconds)
 
 
+@octop.task(queue="q", max_retries=3)
+def rests_once(note: str) -> object:
+    """Wait until the test says `go`; rest then at the first attempt, and end at the next."""
+    _note(note)
+    with psycopg.connect(os.environ["OCTOP_DSN"], autocommit=True) as connection:
+        while not connection.execute("select from ledger where job = 'go'").fetchall():
+            time.sleep(0.02)
+    return _octop.Snooze(0.1) if _octop.current().attempt == 1 else "rested"
+
+
 @octop.task(queue="q", max_retries=0)
 async def swallow() -> str:
     for _ in range(200):
