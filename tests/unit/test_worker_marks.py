@@ -51,7 +51,7 @@ def back(marks, now, **more):
     return (datetime.fromisoformat("2030-01-01 12:00:00.5+00") - datetime.fromisoformat(at)).total_seconds()
 
 
-def test_a_look_from_the_front_that_takes_long_is_made_so_seldom_that_it_takes_a_twentieth_of_the_time():
+def test_a_look_from_the_front_that_takes_long_is_made_so_seldom_that_it_takes_a_fiftieth_of_the_time():
     marks = heavy()
     assert back(marks, 100.0 + SHARE * HEAVY - 0.1) is not None
     assert back(marks, 100.1 + SHARE * HEAVY) is None

@@ -6,7 +6,7 @@ begins at the front would pass all of them, each time. So while batches come bac
 A task of a transaction that was committed late lies before the mark, and so does one that was given back with its old time. They are found
 by the look from the front, without marks: after a batch that did not come back full, after a notification, and after a second.
 
-Where that look has become heavy, because millions of dead entries lie there, it is made so seldom that it takes a twentieth of the time,
+Where that look has become heavy, because millions of dead entries lie there, it is made so seldom that it takes a fiftieth of the time,
 and after a minute in any case. In its place the claim looks back from the mark: by 1, 2, 1, 4, 1, 2, 1, 8 … 64 seconds. So what was
 committed late is found after about as long again as its transaction was open, at the cost of some seconds of dead entries.
 """
@@ -19,7 +19,7 @@ from octop.model.task import NIL, Claimed
 
 SECONDS_MAX: Final = 1.0
 LONGEST_SECONDS: Final = 60.0
-SHARE: Final = 20.0
+SHARE: Final = 50.0
 HEAVY_SECONDS: Final = 0.2
 """A look from the front that takes longer is heavy. An exchange takes some tens of milliseconds, on a busy machine a hundred."""
 BACK_SECONDS_MAX: Final = 64

@@ -20,13 +20,13 @@ create or replace function _octop_put_off_walks(p_took interval) returns void
   language plpgsql set search_path from current
 as $$
 declare
-  v_next timestamptz := case when p_took > interval '200 ms' then _octop_now() + p_took * 20 else '-infinity' end;
+  v_next timestamptz := case when p_took > interval '200 ms' then _octop_now() + p_took * 50 else '-infinity' end;
 begin
   update _octop_chores c set next_at = v_next
    where c.ctid = any (array(select x.ctid from _octop_chores x where x.name = 'running' and x.next_at <> v_next for update skip locked));
 end $$;
 comment on function _octop_put_off_walks(interval) is
-  'After a walk over the running tasks that took long, all sweeps leave it out for twenty times as long: a twentieth of one session''s time goes into it.';
+  'After a walk over the running tasks that took long, all sweeps leave it out for fifty times as long: a fiftieth of one session''s time goes into it.';
 
 create or replace function _octop_rescue(p_judge uuid, p_most integer, p_walks boolean) returns integer
   language plpgsql set search_path from current
