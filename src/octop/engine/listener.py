@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Any, Final, LiteralString
 
 import psycopg
 from psycopg import AsyncConnection, Connection
@@ -64,20 +64,36 @@ async def notifications(dsn: str, *, schema: str) -> AsyncIterator[str]:
         OctopError: What else the database said.
     """
     connection = await open_connection_async(dsn, application_name="octop worker listen", schema=schema)
-    loop = asyncio.get_running_loop()
     try:
-        timer = loop.call_later(ANSWER_SECONDS_MAX, cut, connection)
-        await connection.execute("listen octop_wake")
-        timer.cancel()
+        await _answered(connection, "listen octop_wake")
         yield ""
         while True:
             async for notification in connection.notifies(timeout=PROOF_SECONDS):
                 yield notification.payload
-            timer = loop.call_later(ANSWER_SECONDS_MAX, cut, connection)
-            await connection.execute("select 1")
-            timer.cancel()
+            await _answered(connection, "select 1")
     except psycopg.Error as error:
         raise translated(error) from error
     finally:
         cut(connection)
         await connection.close()
+
+
+async def _answered(connection: AsyncConnection[Any], statement: LiteralString) -> None:
+    """Run a statement that must be answered soon. Whoever is cancelled meanwhile leaves at once.
+
+    psycopg would ask the server to end the statement, and wait up to ten seconds for a server that is not there.
+
+    Raises:
+        psycopg.Error: It was not answered, or refused.
+    """
+    loop = asyncio.get_running_loop()
+    asking = loop.create_task(connection.execute(statement))
+    timer = loop.call_later(ANSWER_SECONDS_MAX, cut, connection)
+    try:
+        await asyncio.shield(asking)
+    finally:
+        timer.cancel()
+        if not asking.done():
+            cut(connection)
+            await asyncio.wait([asking])
+            asking.exception()

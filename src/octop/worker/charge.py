@@ -22,6 +22,8 @@ class WorkerProcess:
         registered: The database knows of it, so it is to be beaten for.
         leaving: It is about to deregister, so it is beaten for no more.
         left: It has deregistered.
+        ended: It said so as its last word: no task brought it down, and what it held it had given up.
+        delivering_at: Monotonic moment at which all its tasks had ended; minus infinity = not yet.
         fatal: Exit code of an error that no further start would mend; None = none.
         mendable: A saved file may mend it: the task module is there, but does not import.
         drained: It ended because nothing was left.
@@ -50,6 +52,8 @@ class WorkerProcess:
         self.registered = False
         self.leaving = False
         self.left = False
+        self.ended = False
+        self.delivering_at = -math.inf
         self.fatal: int | None = None
         self.mendable = False
         self.drained = False
@@ -91,6 +95,7 @@ class WorkerProcess:
         elif "registered" in message:
             self.registered = True
         elif "delivering" in message:
+            self.delivering_at = time.monotonic()
             self.unwatch()
         elif "leaving" in message:
             self.unwatch()
@@ -98,9 +103,11 @@ class WorkerProcess:
         elif "left" in message:
             self.left = True
         elif "fatal" in message:
+            self.ended = True
             self.fatal = int(message["fatal"])
             self.mendable = bool(message.get("mendable"))
         elif "ended" in message:
+            self.ended = True
             self.drained = bool(message["drained"])
             self.recycled = str(message.get("recycled") or "")
 

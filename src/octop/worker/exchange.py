@@ -11,7 +11,7 @@ from octop.model.errors import InvalidTaskError, OctopError, TryAgainError, Unex
 from octop.model.task import Exchanged, Outcome, Success
 from octop.worker.claims import Claims
 from octop.worker.holdings import Holdings
-from octop.worker.link import CALL_SECONDS_MAX, Link
+from octop.worker.link import Link
 from octop.worker.marks import Mark
 from octop.worker.report import plain_failure
 from octop.worker.trouble import is_about_values
@@ -27,6 +27,7 @@ class Exchange:
     Attributes:
         link: The connection, used by nobody else for exchanges.
         is_under_way: Something is under way.
+        carries_outcomes: What is under way hands in something.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Exchange:
             on_settled: Called with id and verdict of each outcome that was no plain success.
         """
         self.link = link
-        self.is_under_way = False
+        self.is_under_way = self.carries_outcomes = False
         self._worker_id = worker_id
         self._holdings = holdings
         self._claims = claims
@@ -64,7 +65,7 @@ class Exchange:
         marks: Mapping[str, Mapping[int, Mark]],
         *,
         awake: bool = False,
-        seconds: float = CALL_SECONDS_MAX,
+        seconds: float | None = None,
     ) -> Exchanged:
         """Make one exchange.
 
@@ -72,7 +73,7 @@ class Exchange:
             wanted: How many tasks to ask for, by queue.
             marks: Behind what to look, by queue and priority.
             awake: Take back what the worker said when it fell asleep.
-            seconds: How long to wait for the answer.
+            seconds: How long to wait for the answer; None = as long as the link says.
 
         Raises:
             OctopError: The outcomes are in the outbox again. After DatabaseUnreachableError tasks may have been claimed all the same.
@@ -80,6 +81,7 @@ class Exchange:
         self.is_under_way = True
         self._claims.ask(wanted)
         successes, outcomes = self._holdings.outbox.take()
+        self.carries_outcomes = bool(successes or outcomes)
         try:
             answer = await self._hand_in(wanted, successes, outcomes, marks, awake=awake, seconds=seconds)
         except (InvalidTaskError, UnexpectedDatabaseError) as error:
@@ -93,7 +95,7 @@ class Exchange:
             raise
         finally:
             self._claims.answered(wanted)
-            self.is_under_way = False
+            self.is_under_way = self.carries_outcomes = False
         self._settle(answer, successes, outcomes)
         return answer
 
@@ -105,7 +107,7 @@ class Exchange:
         marks: Mapping[str, Mapping[int, Mark]] | None = None,
         *,
         awake: bool = False,
-        seconds: float = CALL_SECONDS_MAX,
+        seconds: float | None = None,
     ) -> Exchanged:
         careful = False
         while True:

@@ -100,6 +100,25 @@ class Exchanger:
         # what it carries can go with the first
         asyncio.get_running_loop().call_later(LAST_ANSWER_SECONDS, self._second.link.cut)
 
+    @property
+    def has_outcomes(self) -> bool:
+        """Tell whether something waits to be handed in, or is on its way."""
+        return len(self._holdings.outbox) > 0 or self._first.carries_outcomes or self._second.carries_outcomes
+
+    @property
+    def answered_at(self) -> float:
+        """Return the monotonic moment at which the database last said something."""
+        return max(self._first.link.answered_at, self._second.link.answered_at)
+
+    def be_patient(self, seconds: float) -> None:
+        """Wait so long, and no longer, for an answer.
+
+        Args:
+            seconds: See ``lease.patience``.
+        """
+        self._first.link.seconds_max = seconds
+        self._second.link.seconds_max = min(seconds, SECOND_SECONDS_MAX)
+
     def give_up(self) -> None:
         """Wait for the database no longer: the lease covers what could not be handed in."""
         self._first.link.give_up()
@@ -280,7 +299,7 @@ class Exchanger:
     async def _second_cycle(self, wanted: Mapping[str, int]) -> None:
         generation = self._claims.marks.generation
         try:
-            answer = await self._second.run(wanted, self._claims.marks.by_queue, seconds=SECOND_SECONDS_MAX)
+            answer = await self._second.run(wanted, self._claims.marks.by_queue)
         except OctopError as error:
             self._nudged = True  # what it had is in the outbox again, and what it claimed lies before the marks
             self._holdings.urgent.set()

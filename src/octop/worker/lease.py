@@ -6,6 +6,26 @@ from collections.abc import Callable
 from typing import Final
 
 TRUSTED_PART: Final = 2 / 3
+ANSWER_SECONDS_MIN: Final = 2.0
+ANSWER_SECONDS_MAX: Final = 15.0
+
+
+def patience(lease_seconds: float) -> float:
+    """Return how long to wait for the answer of an exchange, in seconds: 2 to 15.
+
+    If the network fell silent with the question, the last beat was accepted before it. Two thirds of a lease later nothing may be started
+    any more: whatever an answer brings then comes too late, and meanwhile outcomes and places lie idle. While beats are accepted nothing
+    is lost by giving up, either: outcomes are handed in again, and what was claimed is given back. A server that is merely busy gets two
+    seconds, however short the lease.
+
+    Args:
+        lease_seconds: Setting ``worker.lease_seconds``.
+
+    Example:
+        >>> patience(30.0), patience(6.0), patience(0.5)
+        (15.0, 4.0, 2.0)
+    """
+    return min(ANSWER_SECONDS_MAX, max(ANSWER_SECONDS_MIN, lease_seconds * TRUSTED_PART))
 
 
 class Lease:

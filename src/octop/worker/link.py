@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeVar
 from octop.engine.call import Call, run_async
 from octop.engine.connect import open_connection_async
 from octop.engine.listener import cut
-from octop.model.errors import DatabaseUnreachableError
+from octop.model.errors import DatabaseUnreachableError, OctopError
 
 R = TypeVar("R")
 log = logging.getLogger(__name__)
@@ -22,6 +22,7 @@ PAUSE_SECONDS_MIN: Final = 0.1
 PAUSE_SECONDS_MAX: Final = 5.0
 QUIET_SECONDS: Final = 30.0
 LAST_WORD_SECONDS: Final = 0.3
+CUT: Final = "the call was given up before it was made"
 
 
 class Place(Protocol):
@@ -48,7 +49,12 @@ def pause_before_try(number: int, salt: str) -> float:
 
 
 class Link:
-    """One connection of one purpose, opened when it is first used and opened again after each failure."""
+    """One connection of one purpose, opened when it is first used and opened again after each failure.
+
+    Attributes:
+        seconds_max: How long a call waits for its answer, where it does not say so itself.
+        answered_at: Monotonic moment at which the database last said something here, if only that it refuses.
+    """
 
     def __init__(
         self,
@@ -68,12 +74,16 @@ class Link:
             is_over: Tells ``patiently`` to give up.
             lack: What to say when there is no connection; None = that there is no database.
         """
+        self.seconds_max = CALL_SECONDS_MAX
+        self.answered_at = float("-inf")
         self._place = place
         self._purpose = purpose
         self._salt = salt
         self._is_over = is_over
         self._lack = lack or f"no database ({purpose}), trying again"
         self._connection: Any = None
+        self._attempt: asyncio.Timeout | None = None
+        self._cuts = 0
         self._lock = asyncio.Lock()
         self._failures = 0
         self._complained_at = float("-inf")
@@ -84,19 +94,23 @@ class Link:
         """Tell whether nobody needs an answer any more."""
         return self._closing.is_set() or self._is_over()
 
-    async def call(self, call: Call[R], *, seconds: float = CALL_SECONDS_MAX) -> R:
+    async def call(self, call: Call[R], *, seconds: float | None = None) -> R:
         """Run one call, once.
 
         Args:
             call: What to run.
-            seconds: After so long the connection is cut and replaced: a half-open one would be silent for ever.
+            seconds: After so long the connection is cut and replaced: a half-open one would be silent for ever; None = ``seconds_max``.
 
         Raises:
             DatabaseUnreachableError: No answer; whether the call took effect is not known.
             OctopError: What the engine said.
         """
+        cuts = self._cuts
         async with self._lock:
+            seconds = self.seconds_max if seconds is None else seconds
             try:
+                if cuts != self._cuts:
+                    raise DatabaseUnreachableError(CUT)
                 connection = await self._opened(seconds)
                 timer = asyncio.get_running_loop().call_later(seconds, cut, connection)
                 try:
@@ -108,10 +122,13 @@ class Link:
                 self._complain(error)
                 await self._drop()
                 raise
-            except BaseException:
+            except BaseException as error:
+                if isinstance(error, OctopError):
+                    self.answered_at = time.monotonic()
                 if self._connection is not None and self._connection.closed:
                     await self._drop()
                 raise
+            self.answered_at = time.monotonic()
         if self._failures:
             self._failures = 0
             self._complained_at = float("-inf")
@@ -137,7 +154,7 @@ class Link:
         async with self._lock:
             await self._drop()
 
-    async def patiently(self, make: Callable[[], Call[R]], *, seconds: float = CALL_SECONDS_MAX) -> R:
+    async def patiently(self, make: Callable[[], Call[R]], *, seconds: float | None = None) -> R:
         """Run a call until the database has answered, with growing pauses.
 
         Raises:
@@ -165,8 +182,15 @@ class Link:
                 await self._closing.wait()
 
     def cut(self) -> None:
-        """End what is under way: its waiter gets DatabaseUnreachableError. An idle connection stays as it is."""
-        if self._connection is not None and self._lock.locked():
+        """End what is under way, a call or an attempt to connect, and calls that wait for it: they get DatabaseUnreachableError.
+
+        An idle connection stays as it is.
+        """
+        self._cuts += 1
+        if self._attempt is not None:
+            if not self._attempt.expired():
+                self._attempt.reschedule(asyncio.get_running_loop().time())
+        elif self._connection is not None and self._lock.locked():
             cut(self._connection)
 
     def give_up(self) -> None:
@@ -189,7 +213,7 @@ class Link:
         if self._connection is None:
             name = f"octop worker {self._purpose}"
             try:
-                async with asyncio.timeout(min(seconds, CONNECT_SECONDS_MAX)):
+                async with asyncio.timeout(min(seconds, CONNECT_SECONDS_MAX)) as self._attempt:
                     self._connection = await open_connection_async(
                         self._place.dsn, application_name=name, schema=self._place.schema
                     )
@@ -198,6 +222,8 @@ class Link:
                 raise DatabaseUnreachableError(
                     message, hint="Check the network between here and the server."
                 ) from error
+            finally:
+                self._attempt = None
         return self._connection
 
     async def _drop(self) -> None:

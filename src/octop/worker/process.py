@@ -104,7 +104,7 @@ class _Process:
         runtime.on_left = lambda: self._tell({"left": True})
         runtime.holdings.on_longer = lambda: self._turned(runtime, runtime.holdings.longest_seconds)
         runtime.shutdown.on_stopping = lambda seconds: self._tell({"stopping": seconds})
-        runtime.shutdown.on_delivering = lambda: self._tell({"delivering": True})
+        runtime.on_delivering = lambda: self._tell({"delivering": True})
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, functools.partial(self._signalled, runtime))
         threading.Thread(target=self._listen, args=(runtime, loop), name="octop-lifeline", daemon=True).start()

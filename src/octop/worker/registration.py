@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 LOCKED_SECONDS_MAX: Final = 1.0
 LEAVING_SECONDS_MAX: Final = 2.0
+LEAVING_SECONDS_MIN: Final = 0.3
 
 
 class Registration:
@@ -113,10 +114,18 @@ class Registration:
             log.info("octop_register waits no longer", extra={"worker_id": self._worker_id})
         return 0.0
 
-    async def deregister(self, link: Link) -> bool:
-        """Release what is still ours and delete the row; tell whether the database has heard it."""
+    async def deregister(self, link: Link, *, is_answered: bool = True) -> bool:
+        """Release what is still ours and delete the row; tell whether the database has heard it.
+
+        Args:
+            link: How to say so.
+            is_answered: The database answers there, as far as we know. If not, a supervisor says it, which has a connection of its own.
+        """
+        if not is_answered and self._supervisor_id is not None:
+            return False
+        seconds = LEAVING_SECONDS_MAX if is_answered else LEAVING_SECONDS_MIN
         try:
-            released = await link.call(calls.octop_deregister(self._worker_id), seconds=LEAVING_SECONDS_MAX)
+            released = await link.call(calls.octop_deregister(self._worker_id), seconds=seconds)
         except OctopError as error:
             log.warning("left without saying so; the lease covers it: %s", error.message)
             return False

@@ -21,7 +21,7 @@ from octop.worker.exchanger import Exchanger
 from octop.worker.heart import Culprit
 from octop.worker.holdings import Holdings
 from octop.worker.hooks import call_hooks
-from octop.worker.lease import Lease
+from octop.worker.lease import Lease, patience
 from octop.worker.link import Link
 from octop.worker.options import WorkerOptions
 from octop.worker.pool import Pool
@@ -53,6 +53,7 @@ class Runtime:
         runner: Runs attempts.
         on_settings: Called with the settings, at the start and after each change.
         on_registered: Called once the database knows of this worker.
+        on_delivering: Called when all tasks have ended, but their outcomes could not yet be handed in.
         on_leaving: Called when all has ended, before it deregisters: nobody may beat for it any longer.
         on_left: Called when it has deregistered.
         registration: What the database knows of it.
@@ -79,6 +80,7 @@ class Runtime:
         self.lease = lease
         self.on_settings: Callable[[Settings], None] = lambda _settings: None
         self.on_registered: Callable[[], None] = lambda: None
+        self.on_delivering: Callable[[], None] = lambda: None
         self.on_leaving: Callable[[], None] = lambda: None
         self.on_left: Callable[[], None] = lambda: None
         self.drained = False
@@ -132,6 +134,7 @@ class Runtime:
             wake=self._holdings.urgent.set,
         )
         self.shutdown = Shutdown(self._holdings, self._pools, self.runner, self._exchanger, options.grace_seconds)
+        self.shutdown.on_delivering = self._delivers
         lease.on_broken = lambda: self._from_any_thread(self._control_asked.set)
         lease.on_renewed = lambda: self._from_any_thread(self._renew)
 
@@ -141,6 +144,8 @@ class Runtime:
             grace = None if self._settings is None else self._settings.values.get("worker.grace_seconds")
             self.shutdown.begin(grace)
             self._control_asked.set()
+            if not self.registration.is_known:
+                self._control_link.give_up()  # it has not begun: there is nothing to wait for
 
     def ability(self) -> Ability:
         """Return when it could last claim, and what keeps it from claiming now."""
@@ -226,7 +231,12 @@ class Runtime:
         link = self._control_link
         if patient:
             await link.patiently(calls.octop_settings)
-        self._apply(await link.call(calls.octop_settings()))
+        try:
+            self._apply(await link.call(calls.octop_settings()))
+        except DatabaseUnreachableError:
+            if self.shutdown.has_begun:
+                return False
+            raise
         await self._transactions.check(self._registry.values(), patient=patient)
         while not (self.registration.is_known or self.shutdown.has_begun):
             if pause := await self.registration.try_to_register(link, self._pools):
@@ -256,11 +266,21 @@ class Runtime:
             self.on_leaving()
             if self._crashed:
                 await self.registration.lose_all(self._exchange_link)
-            elif await self.registration.deregister(self._exchange_link):
+            elif await self._leave():
                 self.on_left()
         self.shutdown.close()
         for link in (self._exchange_link, self._second_link, self._control_link):
             await link.close()
+
+    def _delivers(self) -> None:
+        self._control_asked.set()  # whether the database answers there is good to know if it does not where outcomes go
+        self.on_delivering()
+
+    async def _leave(self) -> bool:
+        if not self.shutdown.is_hopeless:
+            return await self.registration.deregister(self._exchange_link)
+        is_answered = self._control_link.answered_at >= self.shutdown.delivering_at
+        return await self.registration.deregister(self._control_link, is_answered=is_answered)
 
     # --- following the database ---------------------------------------------------------------------------------------
 
@@ -303,7 +323,9 @@ class Runtime:
     def _apply(self, settings: Settings) -> None:
         self._settings = settings
         values = settings.values
-        self.lease.set_seconds(_number(values, "worker.lease_seconds", 30.0))
+        lease_seconds = _number(values, "worker.lease_seconds", 30.0)
+        self.lease.set_seconds(lease_seconds)
+        self._exchanger.be_patient(patience(lease_seconds))
         self._exchanger.interval_seconds = _number(values, "scheduler.interval_seconds", 5.0)
         if self._options.drain:
             self._exchanger.interval_seconds = min(self._exchanger.interval_seconds, DRAIN_LOOK_SECONDS)

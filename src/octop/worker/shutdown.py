@@ -21,6 +21,8 @@ GRACE_FACTOR: Final = 1.2
 GRACE_SECONDS_MAX: Final = 60.0
 UNWIND_SECONDS: Final = 1.0
 DELIVERY_SECONDS: Final = 10.0
+SILENCE_SECONDS: Final = 0.7
+"""After the grace time who hears nothing from the database for so long hands in no more: whatever ends a worker would not wait either."""
 HURRIED_UNWIND_SECONDS: Final = 0.2
 HURRIED_DELIVERY_SECONDS: Final = 1.5
 
@@ -31,6 +33,8 @@ class Shutdown:
     Attributes:
         on_stopping: Called with the seconds of grace.
         on_delivering: Called when all tasks have ended, but their outcomes could not yet be handed in.
+        delivering_at: Monotonic moment at which that was; infinity = not yet.
+        is_hopeless: It is no use to wait any longer for the connection over which outcomes go.
     """
 
     def __init__(
@@ -59,7 +63,8 @@ class Shutdown:
         self._grace_seconds = grace_seconds
         self._hurried = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._hopeless_at = float("inf")
+        self.delivering_at = float("inf")
+        self.is_hopeless = False
 
     @property
     def has_begun(self) -> bool:
@@ -70,11 +75,6 @@ class Shutdown:
     def is_hurried(self) -> bool:
         """Tell whether no more time is given."""
         return self._hurried.is_set()
-
-    @property
-    def is_hopeless(self) -> bool:
-        """Tell whether it is no use to wait for the database any longer: the lease covers what could not be handed in."""
-        return time.monotonic() >= self._hopeless_at
 
     def begin(self, configured: float | None) -> None:
         """Stop claiming, release what has not been started, and give the rest its time.
@@ -114,9 +114,12 @@ class Shutdown:
         if configured is not None:
             return configured
         longest = max((claimed.timeout_seconds for claimed in self._holdings.active.values()), default=0.0)
-        return min(GRACE_SECONDS_MAX, GRACE_FACTOR * longest)
+        # a database that is away may come back before what has ended must be run again
+        waits = DELIVERY_SECONDS if self._exchanger.has_outcomes else 0.0
+        return min(GRACE_SECONDS_MAX, max(GRACE_FACTOR * longest, waits))
 
     async def _lead(self, seconds: float) -> None:
+        ends_at = time.monotonic() + seconds
         await self._until_free_or_hurried(seconds)
         for slot in list(self._holdings.running.values()):
             self._runner.interrupt(slot, Reason.SHUTDOWN)
@@ -126,16 +129,25 @@ class Shutdown:
         for claimed in list(self._holdings.active.values()):
             self._holdings.outcome(Outcome(claimed.fence, OutcomeKind.RELEASED, error_message="its worker stopped"))
         self._exchanger.nudge()
+        self.delivering_at = time.monotonic()
         self.on_delivering()
-        self._hopeless_at = time.monotonic() + (
-            HURRIED_DELIVERY_SECONDS if self._hurried.is_set() else DELIVERY_SECONDS
-        )
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._hopeless_at - time.monotonic()):
-                await self._hurried.wait()
-            self._hopeless_at = min(self._hopeless_at, time.monotonic() + HURRIED_DELIVERY_SECONDS)
-            await asyncio.sleep(self._hopeless_at - time.monotonic())
+        await self._until_hopeless(ends_at)
+        self.is_hopeless = True
         self._exchanger.give_up()
+
+    async def _until_hopeless(self, ends_at: float) -> None:
+        """Let outcomes be handed in until the grace time is over, and after it for as long as the database answers."""
+        latest = self.delivering_at + DELIVERY_SECONDS
+        while True:
+            heard_at = max(ends_at, self.delivering_at, self._exchanger.answered_at)
+            left = min(latest, heard_at + SILENCE_SECONDS) - time.monotonic()
+            if left <= 0:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._hurried.wait()
+                await asyncio.sleep(min(left, HURRIED_DELIVERY_SECONDS))
+                return
 
     async def _until_free_or_hurried(self, seconds: float) -> None:
         end = time.monotonic() + seconds

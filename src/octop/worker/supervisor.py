@@ -43,6 +43,7 @@ HURRY_SECONDS: Final = 3.0
 GRACE_SECONDS_MAX: Final = 60.0
 LOOK_SECONDS: Final = 0.1
 SETTLE_SECONDS_MAX: Final = 2.0
+SETTLE_SECONDS_MIN: Final = 0.4
 LAST_WORDS_SECONDS: Final = 0.5
 
 
@@ -68,6 +69,9 @@ class Supervisor:
         self._folder: asyncio.Future[Path] = asyncio.get_running_loop().create_future()
         self._changed = asyncio.Event()
         self._exit_code = 0
+        self._stopping_at = float("inf")
+        self._settling = asyncio.Lock()
+        self._settles = True
         self._deadline_grace_seconds = 10.0
         self._lease_seconds = 30.0
         self._beat_trouble = ""
@@ -107,6 +111,8 @@ class Supervisor:
         self._signals.append(number)
         if len(self._signals) == 1:
             log.info("%s: stopping; once more releases all tasks at once", number.name)
+            self._stopping_at = time.monotonic()
+            self._rhythm.poke()  # whether it is answered tells what can still be given back
         for worker in self._workers.values():
             self._stop(worker)
         self._stopping.set()
@@ -301,22 +307,38 @@ class Supervisor:
             worker.kill_at = time.monotonic() + float(message["stopping"]) + UNWIND_SECONDS
         elif "delivering" in message and len(self._signals) < 2:
             worker.kill_at = time.monotonic() + DELIVERY_SECONDS
+            self._rhythm.poke()
         elif "fatal" in message:
             log.error("%s", message["message"])
 
     async def _settle(self, worker: WorkerProcess) -> None:
-        """Give back what a process held that ended without a word: we know that it is dead, so nobody need wait for its lease.
+        """Give back what a process held that did not deregister: we know that it is dead, so nobody need wait for its lease.
 
-        When it was us who killed it in order to stop, and when it had served, no try is used up.
+        A try is used up only where a task may have brought the process down. When it was us who killed it in order to stop, and when it
+        ended in order and could not say so to the database, what it held it had given up: that is released. Also a task whose body had
+        ended, and whose outcome got lost on the way: it runs again, but it has harmed nobody.
         """
-        make = calls.octop_deregister if worker.killed or worker.replaced or worker.recycled else calls.octop_lost
-        try:
-            count = await self._link.call(make(worker.worker_id), seconds=SETTLE_SECONDS_MAX)
-        except OctopError as error:
-            log.warning("what the dead process ran could not be given back; the lease covers it: %s", error.message)
-        else:
-            if count:
-                log.info("gave back %s of the dead process", "1 task" if count == 1 else f"{count} tasks")
+        in_order = worker.ended or worker.killed or worker.replaced
+        make = calls.octop_deregister if in_order else calls.octop_lost
+        async with self._settling:  # what one has found out holds for the others, too
+            if not self._settles:
+                return
+            try:
+                count = await self._link.call(make(worker.worker_id), seconds=self._settle_seconds(worker))
+            except OctopError as error:
+                self._settles = not self._stopping.is_set()
+                log.warning("what the dead process ran could not be given back; the lease covers it: %s", error.message)
+            else:
+                if count:
+                    log.info("gave back %s of the dead process", "1 task" if count == 1 else f"{count} tasks")
+
+    def _settle_seconds(self, worker: WorkerProcess) -> float:
+        """Return how long to wait when something is given back: not long if the beat since the stop has not been answered."""
+        asked_at = max(self._stopping_at, worker.delivering_at)
+        if not self._signals or self._link.answered_at >= asked_at:
+            return SETTLE_SECONDS_MAX
+        self._link.cut()  # that beat keeps nobody waiting
+        return SETTLE_SECONDS_MIN
 
     async def _sleep(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
