@@ -44,7 +44,7 @@ TAIL = """
 | 6 | the role lacks a right |
 | 7 | timed out |
 | 8 | not possible in this status |
-| 130, 143 | ended by SIGINT, SIGTERM (`octop worker`: by a second one) |
+| 129, 130, 143 | ended by SIGHUP, SIGINT, SIGTERM (`octop worker`: by a second one) |
 
 ## Completion
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import uuid
 
@@ -161,3 +162,25 @@ def test_workers_with_their_pools_find_no_room(doctor, database, hire):
     )
     database.psql(f"alter database {database.name} connection limit 18")
     assert "connection limit" in doctor.heals("connections.too_few")["cure"][0]["run"]
+
+
+@provokes("connections.too_few")
+def test_workers_whose_login_may_have_few_connections_find_no_room(doctor, database):
+    login = database.make_role("octop_worker")
+    with contextlib.ExitStack() as stack:
+        for purpose in ("control", "exchange", "heart", "task"):
+            url = database.url_as(login)
+            stack.enter_context(psycopg.connect(url, application_name=f"octop worker {purpose}", autocommit=True))
+        assert doctor.findings("--only", "connections", code=0) == []
+        for limit, cure in (
+            (20, f"octop config set db.connection_pool_size {(20 - 5) // 2}"),
+            (6, f"alter role {login} connection limit"),
+        ):
+            database.psql(f"alter role {login} connection limit {limit}")
+            finding = doctor.heals("connections.too_few")
+            assert finding["what"] == (
+                f"workers of the login {login} need 5 connections, and 25 when their pools of 10 are full;"
+                f" its limit leaves room for {limit}"
+            )
+            assert finding["cure"][0]["run"].startswith(cure)
+            database.psql("select octop_config_set('db.connection_pool_size', '10')")

@@ -67,6 +67,21 @@ def test_a_task_that_ends_its_transaction_is_told_so_and_its_connection_is_close
     assert not pools._idle.all()
 
 
+def test_neither_end_waits_for_hours_for_one_that_has_lost_its_power(pools):
+    """Over a Unix socket, which can not lose its other end, nothing of it has an effect; it is there all the same."""
+    seen = []
+
+    def task(connection):
+        ours = "select name from pg_settings where name ^@ 'tcp_keepalives' and source = 'session' order by name"
+        seen.extend(name for (name,) in connection.execute(ours))
+        parameters = connection.info.get_parameters()
+        assert parameters["keepalives_idle"] == "10", "the worker's end"
+        assert int(parameters["tcp_user_timeout"]) <= 30_000
+
+    perform(pools, task)
+    assert seen == ["tcp_keepalives_count", "tcp_keepalives_idle", "tcp_keepalives_interval"], "the server's end"
+
+
 def test_a_transaction_in_which_a_statement_failed_is_no_success(pools, rows):
     def task(connection):
         pay(connection)

@@ -52,12 +52,15 @@ def test_a_task_that_holds_the_interpreters_lock_is_ended_too(start, rows):
 
 @pytest.mark.slow
 def test_c052_code_that_computes_without_a_pause_keeps_its_tasks_beyond_many_leases(start, rows):
-    workers = [start(), start()]
-    for kind in ("python", "power", "pattern"):
-        for place in ("on_loop", "in_thread"):
-            enqueue(rows, f"burns_{place}", {"kind": kind, "seconds": 4})
+    # each process gets two at once: a thread that computes, and then a loop that does nothing else any more
+    worker = start(queues={"q": 2}, processes=3)
+    until(lambda: len(worker.pids()) == 3, "all processes are there", worker.log)
+    with rows.transaction():
+        for kind in ("python", "power", "pattern"):
+            for place in ("in_thread", "on_loop"):
+                enqueue(rows, f"burns_{place}", {"kind": kind, "seconds": 3.2})
     ended = "select count(*) from octop_tasks where status = 'success'"
-    until(lambda: one(rows, ended) == 6, "all have ended", workers[0].log, seconds=60)
+    until(lambda: one(rows, ended) == 6, "all have ended", worker.log, seconds=60)
     begun = "select count(*) from ledger where job !~ '^worker'"
     assert one(rows, begun) == 6, "none began twice"
     assert one(rows, "select count(*) from octop_attempts") == 0

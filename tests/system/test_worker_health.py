@@ -100,7 +100,9 @@ def test_red_when_claims_or_beats_are_refused_and_green_when_they_are_accepted_a
     (exchange,) = rows.execute(
         "select oid::regprocedure::text from pg_proc where proname = 'octop_exchange'"
     ).fetchone()
-    worker = start(dsn=database.url_as(login), health_port=0)
+    worker = start(
+        dsn=database.url_as(login), health_port=0, application="tests.system.apps.prompt:octop", unable_seconds=0.5
+    )
     probe = Probe(worker).green()
 
     def while_it_lasts(begin, end, words):

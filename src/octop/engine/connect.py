@@ -1,7 +1,10 @@
 """Open connections as the engine needs them: no session state, no named statements, READ COMMITTED, safe behind a pooler."""
 
+import contextlib
 import logging
+import os
 from typing import Any, Final
+from weakref import WeakSet
 
 import psycopg
 from psycopg import AsyncConnection, Connection, IsolationLevel
@@ -33,6 +36,21 @@ class AsyncEngineConnection(AsyncConnection[Any]):
     octop_schema: str = "public"
 
 
+_opened: Final[WeakSet[EngineConnection | AsyncEngineConnection]] = WeakSet()
+
+
+def leave_to_parent() -> None:
+    """Take away all sessions, in a copy of this process that ``fork`` has made: its parent notices nothing of what it does with them.
+
+    To close one there would say goodbye to the server in the parent's name.
+    """
+    null = os.open(os.devnull, os.O_RDWR)
+    for connection in list(_opened):
+        with contextlib.suppress(psycopg.Error, OSError):  # it is closed
+            os.dup2(null, connection.fileno(), inheritable=False)
+    os.close(null)
+
+
 def _hear(said: psycopg.errors.Diagnostic) -> None:
     """Pass on what the engine warns of, such as a chore that could not be done. Its notices are for people at psql."""
     if said.severity_nonlocalized == "WARNING" and (said.message_primary or "").startswith("octop: "):
@@ -42,6 +60,7 @@ def _hear(said: psycopg.errors.Diagnostic) -> None:
 
 def _prepare(connection: EngineConnection | AsyncEngineConnection, schema: str) -> None:
     connection.octop_schema = schema
+    _opened.add(connection)
     connection.prepare_threshold = None
     connection.add_notice_handler(_hear)
     # ids and times pass through as text: a worker never needs them as objects

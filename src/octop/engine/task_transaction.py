@@ -36,7 +36,12 @@ LOCKED_SECONDS_MAX: Final = 30.0
 """How long to try while somebody else holds the task's row, such as a person who cancels it in an open transaction."""
 PAUSE_SECONDS: Final = 0.05
 
-BEGIN: Final = 'begin isolation level read committed; savepoint "octop_attempt"'
+# Of all our transactions only these last. When their worker loses its power, the server finds out within half a minute, not after the two
+# hours of most systems: until then nobody else could have what they have locked.
+BEGIN: Final = (
+    "begin isolation level read committed; set local tcp_keepalives_idle = 10; set local tcp_keepalives_interval = 5; "
+    'set local tcp_keepalives_count = 4; savepoint "octop_attempt"'
+)
 # The savepoint is there only if the transaction is still the one that we began. Deferred constraints are checked with the rights and the
 # path that the task chose; from then on they are the login's own, for what follows is ours.
 TAKE_BACK: Final = (

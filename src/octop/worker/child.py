@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, Final
 
+from octop.engine.connect import leave_to_parent
 from octop.engine.task_transaction import NotBegunError
 from octop.model.context import Context, context_variable
 from octop.model.control_flow import Cancel, Retry, Snooze
@@ -47,6 +48,7 @@ def main() -> None:
     _die_with_parent(int(hello["parent"]))
     sys.path[:] = dict.fromkeys([*hello["path"], *sys.path])  # what the worker would import, in the same order
     os.register_at_fork(after_in_child=channel.close)
+    os.register_at_fork(after_in_child=leave_to_parent)
     own = os.getpid()
     try:
         application = load_application(hello["application"], hello.get("folder"))

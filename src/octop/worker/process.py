@@ -15,6 +15,7 @@ import threading
 from octop import __version__
 from octop.model.errors import OctopError
 from octop.model.work import Settings
+from octop.worker import copies
 from octop.worker.frames import Channel, Message
 from octop.worker.heart import Culprit, HeartThread, Pulse
 from octop.worker.lease import Lease
@@ -53,6 +54,7 @@ def main() -> int:
     channel.send({"loaded": described(options.application or "", application)._asdict()})
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
+    copies.guard(channel, loop)
     process = _Process(options, application, channel, hello)
     task = loop.create_task(process.run())
     while not task.done():
@@ -193,6 +195,8 @@ if __name__ == "__main__":
         log.error("%s", problem)
         code = problem.exit_code
     except BaseException:
+        if copies.is_one:
+            copies.end()
         log.critical("the worker failed", exc_info=True)
         raise
     finally:

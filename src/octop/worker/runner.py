@@ -15,6 +15,7 @@ from octop.model.definition import TaskDefinition
 from octop.model.errors import ResultTooLargeError, UnknownTaskTypeError
 from octop.model.hooks import Hooks
 from octop.model.task import Claimed, Outcome, OutcomeKind
+from octop.worker import copies
 from octop.worker.children import Children
 from octop.worker.ending import is_any, outcome_of, outcome_of_interrupted
 from octop.worker.holdings import Holdings
@@ -117,6 +118,9 @@ class Runner:
             error = raised
         else:
             return self._go_on(slot, claimed, variables, coroutine, wanted)
+        finally:
+            if copies.is_one:
+                copies.end()
         is_plain = value is None and error is None and slot.reason is None and not slot.waited
         if is_plain and not (self._hooks.success or self.tells or (slot.task is not None and slot.task.cancelling())):
             self._holdings.success(claimed, None)

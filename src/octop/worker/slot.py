@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from octop.model.context import Context
 from octop.model.task import Claimed
+from octop.worker import copies
 from octop.worker.children import Child
 from octop.worker.threads import Job
 
@@ -155,3 +156,5 @@ def stepped(
             return stop.value
         finally:
             error = None
+            if copies.is_one:
+                copies.end()

@@ -1,7 +1,7 @@
 """``octop worker``: starts worker processes, beats for them while they live, starts them again, and is the last to end.
 
-Exit codes: 0 = stopped by one signal, or drained; 130 or 143 = a second signal (SIGINT, SIGTERM) released everything at once; otherwise
-that of the error with which the first start failed.
+Exit codes: 0 = stopped by one signal, or drained; 129, 130 or 143 = a second signal (SIGHUP, SIGINT, SIGTERM) released everything at once;
+otherwise that of the error with which the first start failed.
 """
 
 import asyncio
@@ -88,8 +88,9 @@ class Supervisor:
 
     async def _run(self, probes: Probes) -> int:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, functools.partial(self._signalled, number))
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # the last when the terminal is closed
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # `nohup` wants it to go on
+                loop.add_signal_handler(number, functools.partial(self._signalled, number))
         async with asyncio.TaskGroup() as group:
             hearts = group.create_task(beat(self._link, self._rhythm, self._living, self._beaten, self._unbeaten))
             helpers = [group.create_task(self._watch()), group.create_task(probes.watch())]

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any, Final
 
+from octop.worker import copies
+
 IDLE_SECONDS_MAX: Final = 60.0
 
 
@@ -84,6 +86,8 @@ class Threads:
             if job is None:
                 return
             job.run()
+            if copies.is_one:
+                copies.end()
             self._ended.append(job)
             del job  # nothing of a finished task stays reachable from an idle thread
             with self._lock:

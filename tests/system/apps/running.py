@@ -19,9 +19,10 @@ from tests.servers import HOUSE, Database
 
 START = """
 import json, os, sys
-from octop.worker import WorkerOptions, charge, run
+from octop.worker import WorkerOptions, charge, health, run
 
 charge.SILENT_SECONDS_MIN = float(os.environ["SILENT_SECONDS"])
+health.UNABLE_SECONDS_MIN = float(os.environ["UNABLE_SECONDS"])
 sys.exit(run(WorkerOptions(**json.loads(os.environ["OPTIONS"]))))
 """
 EVERYDAY = "tests.system.apps.everyday:octop"
@@ -37,6 +38,7 @@ class Worker:
         log: Path,
         *,
         silent_seconds: float = 30.0,
+        unable_seconds: float = 2.5,
         before: Sequence[str] = (),
         **options: Any,
     ) -> None:
@@ -47,7 +49,12 @@ class Worker:
         with log.open("wb") as output:
             self.process = subprocess.Popen(
                 [*before, sys.executable, "-c", START],
-                env={**os.environ, "OPTIONS": json.dumps(chosen), "SILENT_SECONDS": str(silent_seconds)},
+                env={
+                    **os.environ,
+                    "OPTIONS": json.dumps(chosen),
+                    "SILENT_SECONDS": str(silent_seconds),
+                    "UNABLE_SECONDS": str(unable_seconds),
+                },
                 stderr=output,
                 stdout=output,
                 cwd=HOUSE,

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from octop.engine.rows import Row
 
 PER_WORKER: Final = 4
-"""Two exchanges, control and LISTEN; the supervisor has one for its heartbeat."""
+"""Two exchanges, control and LISTEN."""
+PER_SUPERVISOR: Final = 1
+"""Its heartbeat, whatever the number of its processes."""
 SPARE: Final = 10
 """A cure leaves room for whoever connects while it is carried out: a person with psql, this command, a backend that is just ending."""
 
@@ -33,19 +35,46 @@ def room(examination: Examination) -> Iterator[Finding]:
     narrow = 0 <= row["database_limit"] < free
     if narrow:
         free = min(free, row["database_limit"] - max(0, row["database_used"] - row["ours"]))
-    workers, supervisors, pool = row["workers"], row["supervisors"], row["pool_size"]
-    pools = workers * (
-        2 if row["lends"] else 1
-    )  # one for what tasks enqueue, one for transactions that are lent to tasks
-    fixed = PER_WORKER * workers + supervisors
-    most = fixed + pool * pools
-    if workers and most > free:
+    fixed, pools, most = _demand(row, row["pool_size"])
+    if row["workers"] and most > free:
         yield found(
             "connections.too_few",
-            f"{workers} workers need {fixed} connections, and {most} when their pools of {pool} are full; there is room for {max(0, free)}",
+            f"{row['workers']} workers need {_words(row['pool_size'], fixed, most)}; there is room for {max(0, free)}",
             _cure(examination, row, fitting=(free - fixed) // pools, missing=most - free + SPARE, narrow=narrow),
             by="the database's owner" if narrow else SUPERUSER,
         )
+    for each in row["roles"]:
+        yield from _limited(examination, each, row["pool_size"])
+
+
+def _limited(examination: Examination, row: Row, pool: int) -> Iterator[Finding]:
+    """Compare what the workers of one login may ask for with the limit of that login."""
+    fixed, pools, most = _demand(row, pool)
+    free = row["limit"] - row["others"]
+    if most <= free:
+        return
+    fitting = (free - fixed) // pools
+    login = examination.role(row["role"])
+    yield found(
+        "connections.too_few",
+        f"workers of the login {login} need {_words(pool, fixed, most)}; its limit leaves room for {max(0, free)}",
+        examination.octop(f"config set db.connection_pool_size {fitting}")
+        if fitting >= 1
+        else psql(f"alter role {login} connection limit {row['limit'] + most - free + SPARE};"),
+        by="" if fitting >= 1 else "a superuser, or a role with CREATEROLE and ADMIN OPTION on it",
+    )
+
+
+def _demand(row: Row, pool: int) -> tuple[int, int, int]:
+    """Return how many connections workers hold, how many pools they have beside, and how many they hold at most."""
+    fixed: int = PER_WORKER * row["workers"] + PER_SUPERVISOR * row["supervisors"]
+    # one for what tasks enqueue, one for transactions that are lent to tasks
+    pools: int = row["workers"] * (2 if row["lends"] else 1)
+    return fixed, pools, fixed + pool * pools
+
+
+def _words(pool: int, fixed: int, most: int) -> str:
+    return f"{fixed} connections, and {most} when their pools of {pool} are full"
 
 
 def _cure(examination: Examination, row: Row, *, fitting: int, missing: int, narrow: bool) -> tuple[Step, ...]:

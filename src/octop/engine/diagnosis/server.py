@@ -78,7 +78,8 @@ def connections() -> Call[Row]:
     Returns:
         max, reserved (for superusers and others), used (all databases), database_limit (-1 = none), database_used, ours
         (workers and clients of Octop), workers, supervisors (or whatever else beats for workers), pool_size, lends (a worker has
-        connections for transactional tasks).
+        connections for transactional tasks), roles: logins of workers with a limit of their own, each with role, limit, others (its
+        connections that are not ours), workers, supervisors, lends.
     """
     return Call(
         """
@@ -96,6 +97,16 @@ def connections() -> Call[Row]:
                            where w.id in (select s.id from octop_worker_summary s where s.state <> 'silent')),
           'pool_size', _octop_setting('db.connection_pool_size')::integer,
           'lends', (select exists (select from pg_stat_activity a where a.application_name = 'octop worker task')),
+          'roles', (select coalesce(jsonb_agg(jsonb_build_object('role', r.rolname, 'limit', r.rolconnlimit, 'others', a.others,
+                      'workers', a.workers, 'supervisors', a.supervisors, 'lends', a.lends) order by r.rolname), '[]')
+                      from pg_roles r cross join lateral (
+                        select count(*) filter (where not starts_with(a.application_name, 'octop worker')
+                                                  and a.application_name <> 'octop client') as others,
+                               count(*) filter (where a.application_name = 'octop worker control') as workers,
+                               count(*) filter (where a.application_name = 'octop worker heart') as supervisors,
+                               coalesce(bool_or(a.application_name = 'octop worker task'), false) as lends
+                          from pg_stat_activity a where a.usesysid = r.oid) a
+                     where r.rolconnlimit >= 0 and not r.rolsuper and a.workers > 0),
           'database', d.datname)
           from pg_database d where d.datname = current_database()
         """,

@@ -1,0 +1,61 @@
+"""A task may make copies of its worker process with `fork`: none of them runs on as a second worker, or touches the first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.system.apps.running import enqueue, one, status, until
+
+FORKING = "tests.system.apps.forking:octop"
+MARKS = 30
+
+
+@pytest.fixture
+def worker(start):
+    return start(application=FORKING, queues={"q": 4}).ready()
+
+
+def state(pid):
+    """Return the state of a process as the kernel names it; None = it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return None
+
+
+@pytest.mark.parametrize("how", ["return", "raise", "exit", "wait"])
+@pytest.mark.parametrize("place", ["fork_on_loop", "fork_in_thread"])
+def test_a_copy_that_comes_back_ends_and_starts_nothing(worker, rows, place, how):
+    pids = worker.pids()
+    with rows.transaction():  # they come together: the copy has what is to be run next, too
+        forked = enqueue(rows, place, {"how": how})
+        marks = [enqueue(rows, "mark", {"number": number}) for number in range(MARKS)]
+    until(lambda: {status(rows, each) for each in (forked, *marks)} == {"success"}, "all ran", worker.log)
+    copy = int(one(rows, "select result from octop_tasks where id = %s", forked))
+    until(lambda: state(copy) in (None, "Z"), "the copy has ended", worker.log)
+    ran = dict(rows.execute("select job, count(*) from ledger where job ^@ 'mark' group by job").fetchall())
+    assert ran == {f"mark {number}": 1 for number in range(MARKS)}, "each once"
+    assert rows.execute("select distinct pid from ledger where job ^@ 'mark'").fetchall() == [(pids[0],)]
+    assert worker.pids() == pids
+    assert "Traceback" not in worker.text()
+    assert "no database" not in worker.text(), "its sessions are as they were"
+    assert worker.stop() == 0, worker.text()
+
+
+@pytest.mark.parametrize("how", ["return", "raise", "exit"])
+def test_a_copy_leaves_the_transaction_of_its_task_alone(worker, rows, how):
+    task_id = enqueue(rows, "fork_in_transaction", {"how": how})
+    until(lambda: status(rows, task_id) in ("success", "frozen"), "it has ended", worker.log)
+    assert status(rows, task_id) == "success", worker.text()
+    assert one(rows, "select count(*) from ledger where job = 'in the transaction'") == 2
+
+
+def test_a_signal_to_a_child_of_a_task_ends_the_child_and_not_the_worker(worker, rows):
+    task_id = enqueue(rows, "terminate_a_child")
+    until(lambda: status(rows, task_id) == "success", "it ran", worker.log)
+    assert one(rows, "select result::text from octop_tasks where id = %s", task_id) == "-15"
+    last = enqueue(rows, "mark", {"number": 0})
+    until(lambda: status(rows, last) == "success", "the worker goes on", worker.log)
+    assert "stopping" not in worker.text()
