@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from octop import Octop
 from octop.engine import listener
 from octop.engine.call import Call
 from octop.model.errors import OctopError
@@ -173,5 +174,20 @@ def test_a_link_knows_when_it_was_answered_last(database):
             await link.call(Call("select 1 / 0"))
         assert link.answered_at > answered_at, "a refusal is an answer"
         await link.close()
+
+    asyncio.run(scene())
+
+
+def test_an_embedded_worker_that_is_stopped_while_it_begins_in_a_silent_network_ends(dsn, network):
+    async def scene():
+        stop = asyncio.Event()
+        with network.hole(EVERYTHING, reset=True):
+            working = asyncio.get_running_loop().create_task(
+                Octop(dsn=dsn).worker(stop=stop, queues={"q": 1}, concurrency=1)
+            )
+            await asyncio.to_thread(until, lambda: connecting(network, CONTROL), "it connects")
+            stop.set()
+            async with asyncio.timeout(STOP_SECONDS_MAX):
+                await working
 
     asyncio.run(scene())

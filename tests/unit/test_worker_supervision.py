@@ -100,6 +100,8 @@ def test_a_leaving_worker_is_not_beaten_for():
             "octop_deregister",
         ),
         ([{"fatal": 1}], False, None),
+        ([{"registered": True}, {"ended": True, "drained": False, "recycled": ""}], False, "octop_deregister"),
+        ([{"registered": True}, {"fatal": 5}], False, "octop_deregister"),
     ],
 )
 def test_what_a_dead_process_held_is_given_back_at_once(messages, killed, called, monkeypatch):

@@ -28,7 +28,7 @@ from octop.worker.pool import Pool
 from octop.worker.recall import Recall
 from octop.worker.registration import Registration
 from octop.worker.runner import Runner
-from octop.worker.shutdown import Shutdown
+from octop.worker.shutdown import SILENCE_SECONDS, Shutdown
 from octop.worker.transactions import Transactions, dsn_of_tasks
 from octop.worker.trouble import Trouble
 from octop.worker.turnover import Turnover
@@ -145,7 +145,7 @@ class Runtime:
             self.shutdown.begin(grace)
             self._control_asked.set()
             if not self.registration.is_known:
-                self._control_link.give_up()  # it has not begun: there is nothing to wait for
+                self._loop.call_later(SILENCE_SECONDS, self._give_up_beginning)
 
     def ability(self) -> Ability:
         """Return when it could last claim, and what keeps it from claiming now."""
@@ -233,14 +233,13 @@ class Runtime:
             await link.patiently(calls.octop_settings)
         try:
             self._apply(await link.call(calls.octop_settings()))
+            await self._transactions.check(self._registry.values(), patient=patient)
+            while not (self.registration.is_known or self.shutdown.has_begun):
+                if pause := await self.registration.try_to_register(link, self._pools):
+                    await _either(self._control_asked, pause)
         except DatabaseUnreachableError:
-            if self.shutdown.has_begun:
-                return False
-            raise
-        await self._transactions.check(self._registry.values(), patient=patient)
-        while not (self.registration.is_known or self.shutdown.has_begun):
-            if pause := await self.registration.try_to_register(link, self._pools):
-                await _either(self._control_asked, pause)
+            if not self.shutdown.has_begun:
+                raise
         if not self.registration.is_known:
             return False
         await call_hooks(self._hooks.worker_start)
@@ -252,6 +251,10 @@ class Runtime:
         )
         self.on_registered()
         return True
+
+    def _give_up_beginning(self) -> None:
+        if not self.registration.is_known:
+            self._control_link.give_up()
 
     async def _end(self) -> None:
         for pool in self._pools.values():

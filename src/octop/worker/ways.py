@@ -12,6 +12,7 @@ from octop.model.control_flow import Cancel, Retry, Snooze
 from octop.model.definition import TaskDefinition
 from octop.model.errors import DatabaseUnreachableError
 from octop.model.task import Claimed
+from octop.worker import copies
 from octop.worker.children import Child, Children
 from octop.worker.ending import AttemptLostError, NotStartedError, TaskFailedInChildError
 from octop.worker.frames import Message
@@ -271,6 +272,8 @@ class _Attempt:
         return self._definition.call(self._definition.unbind(self._claimed.payload), self._context)
 
     def written(self, value: Any) -> tuple[bool, str | None]:
+        if copies.is_one:
+            copies.end()  # it is for its parent to commit
         self._context.lend(None)
         return self._ways.written(self._slot, self._claimed, value)
 
