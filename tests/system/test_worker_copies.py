@@ -25,16 +25,15 @@ def state(pid):
         return None
 
 
-@pytest.mark.parametrize("how", ["return", "raise", "exit", "wait"])
 @pytest.mark.parametrize("place", ["fork_on_loop", "fork_in_thread"])
-def test_a_copy_that_comes_back_ends_and_starts_nothing(worker, rows, place, how):
+def test_a_copy_that_comes_back_ends_and_starts_nothing(worker, rows, place):
     pids = worker.pids()
-    with rows.transaction():  # they come together: the copy has what is to be run next, too
-        forked = enqueue(rows, place, {"how": how})
+    with rows.transaction():  # they come together: the copies have what is to be run next, too
+        forked = [enqueue(rows, place, {"how": how}) for how in ("return", "raise", "exit", "wait")]
         marks = [enqueue(rows, "mark", {"number": number}) for number in range(MARKS)]
-    until(lambda: {status(rows, each) for each in (forked, *marks)} == {"success"}, "all ran", worker.log)
-    copy = int(one(rows, "select result from octop_tasks where id = %s", forked))
-    until(lambda: state(copy) in (None, "Z"), "the copy has ended", worker.log)
+    until(lambda: {status(rows, each) for each in (*forked, *marks)} == {"success"}, "all ran", worker.log)
+    copies = [int(one(rows, "select result from octop_tasks where id = %s", each)) for each in forked]
+    until(lambda: {state(each) for each in copies} <= {None, "Z"}, "the copies have ended", worker.log)
     ran = dict(rows.execute("select job, count(*) from ledger where job ^@ 'mark' group by job").fetchall())
     assert ran == {f"mark {number}": 1 for number in range(MARKS)}, "each once"
     assert rows.execute("select distinct pid from ledger where job ^@ 'mark'").fetchall() == [(pids[0],)]
@@ -44,12 +43,11 @@ def test_a_copy_that_comes_back_ends_and_starts_nothing(worker, rows, place, how
     assert worker.stop() == 0, worker.text()
 
 
-@pytest.mark.parametrize("how", ["return", "raise", "exit"])
-def test_a_copy_leaves_the_transaction_of_its_task_alone(worker, rows, how):
-    task_id = enqueue(rows, "fork_in_transaction", {"how": how})
-    until(lambda: status(rows, task_id) in ("success", "frozen"), "it has ended", worker.log)
-    assert status(rows, task_id) == "success", worker.text()
-    assert one(rows, "select count(*) from ledger where job = 'in the transaction'") == 2
+def test_a_copy_leaves_the_transaction_of_its_task_alone(worker, rows):
+    ids = [enqueue(rows, "fork_in_transaction", {"how": how}) for how in ("return", "raise", "exit")]
+    until(lambda: not {status(rows, each) for each in ids} & {"pending", "running"}, "they have ended", worker.log)
+    assert [status(rows, each) for each in ids] == ["success"] * len(ids), worker.text()
+    assert one(rows, "select count(*) from ledger where job = 'in the transaction'") == 2 * len(ids)
 
 
 def test_a_signal_to_a_child_of_a_task_ends_the_child_and_not_the_worker(worker, rows):

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from octop.engine import calls
 from octop.model.errors import DatabaseUnreachableError, OctopError
 from octop.worker.lease import Lease
-from octop.worker.link import Link, Place
+from octop.worker.link import LAST_WORD_SECONDS, Link, Place
 from octop.worker.trouble import Trouble
 
 log = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ class HeartThread:
         """End; wait a little for a beat under way."""
         if self._rhythm is not None:
             self._tell(self._rhythm.stop)
-            self._thread.join(timeout=1)
+            self._thread.join(timeout=LAST_WORD_SECONDS)
             if self._link is not None and self._thread.is_alive():
                 self._tell(self._link.give_up)
                 self._thread.join(timeout=1)
