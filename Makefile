@@ -91,7 +91,7 @@ faults-long: set-up-test
 ## make long-run     a million tasks of all kinds through one worker, and what it holds after each 50,000; TASKS=200000
 .PHONY: long-run
 long-run: set-up-test
-	OCTOP_LONG_RUN=$(or $(TASKS),1000000) OCTOP_TEST_POSTGRES=18 $(BIN)/python -m pytest --quiet --capture=no tests/system/test_worker_long_run.py
+	OCTOP_TEST_LONG_RUN=$(or $(TASKS),1000000) OCTOP_TEST_POSTGRES=18 $(BIN)/python -m pytest --quiet --capture=no tests/system/test_worker_long_run.py
 
 ## make clean        remove all that these targets made
 .PHONY: clean

@@ -174,7 +174,7 @@ def test_workers_whose_login_may_have_few_connections_find_no_room(doctor, datab
         assert doctor.findings("--only", "connections", code=0) == []
         for limit, cure in (
             (20, f"octop config set db.connection_pool_size {(20 - 5) // 2}"),
-            (6, f"alter role {login} connection limit"),
+            (6, f'alter role "{login}" connection limit'),
         ):
             database.psql(f"alter role {login} connection limit {limit}")
             finding = doctor.heals("connections.too_few")

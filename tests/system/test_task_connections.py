@@ -69,7 +69,7 @@ def test_a_task_that_ends_its_transaction_is_told_so_and_its_connection_is_close
 
 def test_neither_end_waits_for_hours_for_one_that_has_lost_its_power(pools):
     """Over a Unix socket, which can not lose its other end, nothing of it has an effect; it is there all the same."""
-    seen = []
+    seen: list[str] = []
 
     def task(connection):
         ours = "select name from pg_settings where name ^@ 'tcp_keepalives' and source = 'session' order by name"

@@ -13,7 +13,7 @@ import pytest
 from tests.system.apps.running import one, until
 
 LASTING = "tests.system.apps.lasting:octop"
-TASKS = int(os.environ.get("OCTOP_LONG_RUN") or 20_000)
+TASKS = int(os.environ.get("OCTOP_TEST_LONG_RUN") or 20_000)
 STEPS = 4 if TASKS <= 20_000 else 20
 STEP = TASKS // STEPS
 DESCRIPTORS = 256
@@ -52,7 +52,7 @@ def held(rows, pid):
 @pytest.mark.slow
 @pytest.mark.timeout(TASKS // 100)
 def test_c093_c096_memory_descriptors_threads_and_connections_do_not_grow(start, rows):
-    worker = start(application=LASTING, queues={"q": 20}).ready()
+    worker = start(application=LASTING, queues={"q": 200}).ready()
     (pid,) = worker.pids()
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
     found = []

@@ -8,6 +8,7 @@ import asyncio
 import functools
 import os
 import signal
+import threading
 from typing import Final
 
 from octop.engine.connect import leave_to_parent
@@ -26,12 +27,26 @@ def guard(channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
         channel: To the supervisor.
         loop: The event loop.
     """
-    os.register_at_fork(after_in_child=functools.partial(_begin, channel, loop))
+    os.register_at_fork(
+        before=_hold_signals, after_in_parent=_let_signals, after_in_child=functools.partial(_begin, channel, loop)
+    )
 
 
 def end() -> None:
     """End this copy, without a word."""
     os._exit(0)
+
+
+_masks = threading.local()
+
+
+def _hold_signals() -> None:
+    """Let a signal that comes to the copy before it is ready for it wait: its parent's way of hearing would swallow it."""
+    _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+
+def _let_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _masks.before)
 
 
 def _begin(channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
@@ -42,6 +57,7 @@ def _begin(channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
     )  # a signal to the copy, such as Process.terminate() sends, would be told to its parent's loop
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)  # and be ignored here
+    _let_signals()
     channel.close()
     leave_to_parent()
     if (selector := getattr(loop, "_selector", None)) is not None:

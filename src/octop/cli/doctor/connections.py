@@ -57,7 +57,7 @@ def _limited(examination: Examination, row: Row, pool: int) -> Iterator[Finding]
     login = examination.role(row["role"])
     yield found(
         "connections.too_few",
-        f"workers of the login {login} need {_words(pool, fixed, most)}; its limit leaves room for {max(0, free)}",
+        f"workers of the login {row['role']} need {_words(pool, fixed, most)}; its limit leaves room for {max(0, free)}",
         examination.octop(f"config set db.connection_pool_size {fitting}")
         if fitting >= 1
         else psql(f"alter role {login} connection limit {row['limit'] + most - free + SPARE};"),
