@@ -142,21 +142,21 @@ def test_c056_ctrl_c_twice_ends_all_at_once_children_too(terminal, rows):
     assert "Traceback" not in made.text()
 
 
-def test_c056_ctrl_c_again_and_again_while_it_starts_ends_it_without_a_traceback(terminal):
+def test_c056_ctrl_c_while_it_starts_ends_it_without_a_traceback(terminal):
     made = terminal("--processes", "2")
     maps = Path(f"/proc/{made.process.pid}/maps")
     until(lambda: "libpq" in maps.read_text(), "it is on its way")
+    made.press(INTERRUPT)
     pids: set[int] = set()
 
     def has_ended():
         pids.update(family(made.process.pid))
-        with contextlib.suppress(OSError):  # its end of the terminal is closed
-            made.press(INTERRUPT)
         return made.process.poll() is not None
 
     until(has_ended, "it has ended", seconds=10)
-    assert made.process.returncode in (0, 130), made.text()
     until(lambda: are_gone(pids), "nothing is left of it")
+    made.hang_up()  # what it said is read by now
+    assert made.process.returncode in (0, 130), made.text()
     assert "Traceback" not in made.text()
 
 

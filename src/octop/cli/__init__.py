@@ -4,6 +4,7 @@ Data goes to stdout, messages to stderr. `entry` turns errors into exit codes, `
 modules, which are imported when they are called: `octop --help` loads neither psycopg nor rich.
 """
 
+import contextlib
 import signal
 import sys
 
@@ -16,5 +17,7 @@ def main() -> None:
         code = run(sys.argv[1:])
     except KeyboardInterrupt:  # while that was loaded, or while its end was told
         code = 128 + signal.SIGINT
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more Ctrl-C would show where Python is while it ends
+    while signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # one more Ctrl-C would show where Python is while it ends
+        with contextlib.suppress(KeyboardInterrupt):  # one that came just before
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)
