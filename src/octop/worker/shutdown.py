@@ -21,7 +21,7 @@ GRACE_FACTOR: Final = 1.2
 GRACE_SECONDS_MAX: Final = 60.0
 UNWIND_SECONDS: Final = 1.0
 DELIVERY_SECONDS: Final = 10.0
-SILENCE_SECONDS: Final = 0.7
+SILENCE_SECONDS: Final = 1.5
 """After the grace time who hears nothing from the database for so long hands in no more: whatever ends a worker would not wait either."""
 HURRIED_UNWIND_SECONDS: Final = 0.2
 HURRIED_DELIVERY_SECONDS: Final = 1.5
