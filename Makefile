@@ -23,7 +23,7 @@ OPTIMIZED := -W ignore::pytest.PytestConfigWarning
 demo: set-up-demo
 	@$(BIN)/octop demo $(ARGS)
 
-## make test         check everything, the SQL on PostgreSQL 18, 15 and 14; ARGS='-k exchange' chooses tests
+## make test         check everything, the SQL on PostgreSQL 18 and 14; ARGS='-k exchange' chooses tests
 .PHONY: test
 test: lint
 	@echo '== a part of the suite without assertions (python -O) =='

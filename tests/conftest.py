@@ -1,7 +1,6 @@
-"""Fixtures for all tests. Which PostgreSQL versions: the variable OCTOP_TEST_POSTGRES, "18,15,14" by default.
+"""Fixtures for all tests. Which PostgreSQL versions: the variable OCTOP_TEST_POSTGRES, "18,14" by default.
 
-Tests in tests/sql, and those marked `all_versions`, run once per version; the others on the newest alone. Where the variable says
-nothing, those of them that are marked `slow` run on the newest and the oldest only: what holds on both holds between.
+Tests in tests/sql, and those marked `all_versions`, run once per version; the others on the newest alone.
 
 postgres        the shared server of the version (tests.servers.Server)
 empty_database  a database of the test's own, empty                     (tests.servers.Database)
@@ -70,8 +69,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         kind = Path(metafunc.definition.path).relative_to(servers.HOUSE / "tests").parts[0]
         if kind != "sql" and metafunc.definition.get_closest_marker("all_versions") is None:
             chosen = chosen[:1]
-        elif metafunc.definition.get_closest_marker("slow") is not None and servers.is_short_run():
-            chosen = [each for each in chosen if not servers.is_between(each)]
         metafunc.parametrize("postgres", chosen, indirect=True, scope="session", ids=[f"pg{each}" for each in chosen])
 
 
