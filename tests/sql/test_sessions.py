@@ -208,6 +208,35 @@ def test_retry_against_cancel_of_a_frozen_task(two):
     assert status(mine, id) == "cancelled"
 
 
+def test_transactions_that_enqueue_under_ids_of_their_own_do_not_wait_for_each_other(two):
+    many = (
+        "select count(*) from octop_enqueue_many(array_fill('job'::text, array[600]), array_fill('{}'::text, array[600]),"
+        " ids => array(select gen_random_uuid() from generate_series(1, 600))) where created"
+    )
+    for session in two:
+        session.execute("begin")
+        session.execute("set local lock_timeout = '50ms'")
+        assert session.execute(many) == [(600,)]
+    for session in two:
+        session.execute("commit")
+
+
+def test_an_id_whose_task_ends_while_a_repeated_enqueue_waits_for_it_makes_nothing_twice(two):
+    mine, other = two
+    worker = Worker(mine)
+    task_id = str(uuid4())
+    again = "select created from octop_enqueue('job', id => %s)"
+    mine.execute("begin")
+    assert mine.execute(again, [task_id]) == [(True,)]
+    waiting = other.start(lambda: other.execute(again, [task_id])).wait_until_blocked()
+    worker.exchange(successes=worker.claim())
+    mine.execute("commit")
+    assert waiting.result() == [(False,)]
+    assert mine.execute("select status from octop_tasks where id = %s", [task_id]) == [("success",)]
+    assert mine.execute("select sum(n) from _octop_counter_deltas where status = 'waiting'") == [(0,)]
+    assert worker.claim() == []
+
+
 def test_two_claims_get_different_tasks_and_neither_waits(two):
     """C084's kind: what the other has not committed yet is passed, not counted and not waited for."""
     mine, other = two

@@ -62,7 +62,7 @@ as $$
 -- "in (select unnest(array))". And hence a short way for tasks that are alike, as those of one call mostly are: half the cost of the general one.
 declare
   v_ids      uuid[] := ids;
-  v_known    uuid[] := '{}';
+  v_known    uuid[];
   v_made     uuid[];
   v_new      integer;
   v_queues   text[];
@@ -178,15 +178,7 @@ begin
   if v_policies is not null then
     perform _octop_check_retry_policy(p) from unnest(v_policies) p where p is not null;
   end if;
-  -- 2. which of them exist already (a caller repeats an enqueue whose answer it lost)
-  if not fresh and ids is not null then
-    -- one after the other, in one order, and whoever comes second looks after the first has committed: otherwise a task that was made, run
-    -- and finished meanwhile would be made again. At most 512 locks, however many ids.
-    perform pg_advisory_xact_lock(hashtext('octop enqueue'), u.slot)
-       from (select distinct (hashtextextended(i::text, 0) & 511)::integer as slot from unnest(v_ids) i order by 1) u;
-    select coalesce(array_agg(t.id), '{}') into v_known from octop_tasks t where t.id = any (v_ids);
-  end if;
-  -- 3. the rows
+  -- 2. the rows
   if v_alike then
     select y.queue, y.priority into v_queue, v_priority from octop_task_types y where y.name = v_type;
     if not found then
@@ -222,7 +214,6 @@ begin
                u (id, task_type, payload, queue, lane, tenant, priority, scheduled_at, delay_seconds, max_retries,
                   timeout_seconds, retry_policy, tags, meta, retry_of, declared_queue, declared_priority, min_version)
         left join octop_task_types y on y.name = u.task_type
-       where u.id not in (select unnest(v_known))
       on conflict (id) do nothing
       returning octop_tasks_live.id, octop_tasks_live.tenant, octop_tasks_live.queue, octop_tasks_live.scheduled_at
     ), g as (
@@ -233,6 +224,21 @@ begin
     select (select array_agg(g.queue) from g), (select array_agg(g.due) from g),
            case when not fresh then (select coalesce(array_agg(m.id), '{}') from made m) end, (select sum(g.n) from g)
       into v_queues, v_due, v_made, v_new;
+    -- 3. which of them were there, and have ended (a caller repeats an enqueue whose answer it lost). Asked only now, in a statement of its own:
+    -- whoever enqueued the same id in this moment has made us wait at its row, and that task may have been run and finished since. No
+    -- lock is needed for it: advisory ones made transactions that enqueue several tasks wait for each other, and end in deadlocks.
+    if not fresh and ids is not null and v_made <> '{}' then
+      select coalesce(array_agg(t.id), '{}') into v_known
+        from octop_tasks t where t.id = any (v_made) and t.status in ('frozen', 'success', 'cancelled');
+      if v_known <> '{}' then
+        with again as (
+          delete from octop_tasks_live t using unnest(v_known) u (id) where t.id between u.id and u.id returning t.tenant, t.queue
+        )
+        insert into _octop_counter_deltas (tenant, queue, status, day, n)
+        select a.tenant, a.queue, 'waiting', '-infinity', -count(*) from again a group by a.tenant, a.queue;
+        v_made := array(select unnest(v_made) except select unnest(v_known));
+      end if;
+    end if;
     select exists (select from _octop_sleepers s where s.queue = any (v_queues) and s.wake_at > '-infinity'),
            fresh and ids is not null and exists (select from octop_tasks_frozen f where f.id = any (v_ids))
       into v_asleep, v_frozen;
