@@ -78,15 +78,22 @@ bench: set-up-demo
 bench-full: set-up-demo
 	$(BIN)/python -m benchmarks --full $(ARGS)
 
-## make faults       hurt real workers, PostgreSQL and network, and check that nothing is lost; SECONDS=60 SEED=1 ARGS='--postgres 14'
+## make faults       hurt real workers, PostgreSQL and network, and check that nothing is lost; SECONDS=60 SEED=1 ARGS='--variant pooled'
 .PHONY: faults
 faults: set-up-test
 	$(BIN)/python -m tests.system.faults --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) $(ARGS)
 
-## make faults-long  the same for an hour: twelve seeds of five minutes
+## make faults-long  the same for an hour: twelve seeds of five minutes, in each variant in turn, written to RESULT=tests/system/faults/results/….md
 .PHONY: faults-long
+RESULT ?= tests/system/faults/results/$(shell date -u +%Y-%m-%d).md
 faults-long: set-up-test
-	$(BIN)/python -m tests.system.faults --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1) --seeds 12 $(ARGS)
+	@mkdir -p $(dir $(RESULT))
+	$(BIN)/python -m tests.system.faults --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1) --seeds 12 --variant all --result $(RESULT) $(ARGS)
+
+## make faults-mutants  take the engine's guards out, one after the other, and see that the harness misses each
+.PHONY: faults-mutants
+faults-mutants: set-up-test
+	$(BIN)/python -m tests.system.faults --seconds $(or $(SECONDS),30) --seed $(or $(SEED),1) --mutants $(ARGS)
 
 ## make long-run     a million tasks of all kinds through one worker, and what it holds after each 50,000; TASKS=200000
 .PHONY: long-run

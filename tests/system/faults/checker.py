@@ -1,7 +1,6 @@
 """The rules. Each reads a history and names what breaks it; nothing here touches a database.
 
-What may be doubled is said in one place, `excuse`: a body may still run when its successor begins if its owner had lost the lease, if it
-is a thread that was given up, or if the commit of its claim was lost in a crash of the server.
+What may be doubled, and what may be lost, is said in excuses.py.
 """
 
 from __future__ import annotations
@@ -12,11 +11,17 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import NamedTuple
 
+from tests.system.faults.excuses import (
+    CRASH_REACH,
+    excuse,
+    is_cancel_forgotten,
+    is_forgotten,
+    is_lost_claim,
+    is_of_forgotten_time,
+    overlaps,
+)
 from tests.system.faults.history import FINAL, USED_UP, Count, History, Row, Run
 from tests.system.faults.settings import LEASE_SECONDS
-
-CRASH_REACH = timedelta(seconds=5)
-"""A claim whose commit did not wait for the log is older than this for certain, or safe."""
 
 CAUSE_REACH = timedelta(seconds=10)
 """A worker that is lost was hurt, by a fault that lasted until at most so long before: lease, sweep, restart and a busy machine."""
@@ -43,6 +48,8 @@ def rule_committed_ends_once(history: History) -> Found:
     """Every task of a committed transaction is there, once, and final."""
     for batch in history.batches:
         if batch.ending == "committed":
+            if is_forgotten(history, batch):
+                continue
             for task_id in batch.ids:
                 statuses = [row.status for row in history.rows_of.get(task_id, ())]
                 if len(statuses) != 1 or statuses[0] not in FINAL:
@@ -75,7 +82,8 @@ def rule_unknown_is_whole(history: History) -> Found:
                 if len(statuses) != 1 or statuses[0] not in FINAL:
                     yield task_id, f"of {batch.batch} ended as {statuses}, and not once for all"
             for task_id in set(batch.ids) - set(there):
-                if task_id in history.runs_of:
+                runs = history.runs_of.get(task_id, ())
+                if not all(is_of_forgotten_time(history, run) for run in runs):
                     yield task_id, f"of {batch.batch} was started and is not there"
 
 
@@ -102,36 +110,6 @@ def rule_no_overlap(history: History) -> Found:
             )
 
 
-def overlaps(history: History) -> Iterator[tuple[Run, Run]]:
-    """Find the pairs of runs of a task that were under way at the same time, the earlier one first."""
-    for runs in history.runs_of.values():
-        for place, former in enumerate(runs):
-            for latter in runs[place + 1 :]:
-                if former.ended_at is None or former.ended_at > latter.began_at:
-                    yield former, latter
-
-
-def excuse(history: History, former: Run, latter: Run) -> str | None:
-    """Say why a run may still be under way when the next one begins; None = it may not."""
-    record = history.record_of(former)
-    if record is None:
-        return "its claim was lost in a crash" if is_lost_claim(history, former, latter) else None
-    if record.ended_at > latter.began_at:
-        return None
-    if record.outcome == "lost":
-        return "its worker had lost the lease"
-    if former.place == "thread" and record.outcome in ("timeout", "cancelled", "released"):
-        return f"a thread given up ({record.outcome})"
-    return None
-
-
-def is_lost_claim(history: History, former: Run, latter: Run) -> bool:
-    """Tell whether the same attempt was claimed again because the server crashed before the first claim was safe."""
-    return (former.attempt, former.task_id) == (latter.attempt, latter.task_id) and any(
-        former.began_at - CRASH_REACH <= crash <= latter.began_at for crash in history.crashes
-    )
-
-
 def rule_attempts_count_up(history: History) -> Found:
     """The attempts are 1, 2, 3 …: each that was no plain success has its record, and none is missing."""
     for row in _final(history):
@@ -151,11 +129,13 @@ def rule_runs_follow_claims(history: History) -> Found:
             if count > 1:
                 yield task_id, f"attempt {claim[0]} was run {count} times under one claim"
         for former, latter in pairwise(runs):
+            if is_of_forgotten_time(history, former):
+                continue
             again = latter.attempt == former.attempt and latter.claim_id != former.claim_id
             if latter.attempt < former.attempt or (again and not is_lost_claim(history, former, latter)):
                 yield task_id, f"attempt {latter.attempt} began after attempt {former.attempt}"
         for row in history.rows_of.get(task_id, ()):
-            if runs[-1].attempt > row.attempt:
+            if runs[-1].attempt > row.attempt and not is_of_forgotten_time(history, runs[-1]):
                 yield task_id, f"attempt {runs[-1].attempt} was run, and the row counts {row.attempt}"
 
 
@@ -235,7 +215,11 @@ def rule_cancelled_was_asked_for(history: History) -> Found:
             yield row.id, "is cancelled, and nobody asked for it"
     for cancelling in history.cancels:
         statuses = [row.status for row in history.rows_of.get(cancelling.task_id, ())]
-        if cancelling.verdict == "cancelled" and statuses != ["cancelled"]:
+        if (
+            cancelling.verdict == "cancelled"
+            and statuses != ["cancelled"]
+            and not is_cancel_forgotten(history, cancelling)
+        ):
             yield cancelling.task_id, f"was cancelled, said the answer, and is {statuses}"
 
 
@@ -298,6 +282,13 @@ def rule_workers_end_in_order(history: History) -> Found:
         yield each, "is still there"
 
 
+def rule_every_fault_strikes(history: History) -> Found:
+    """The run itself is sound: what was planned has struck somebody. What struck nobody proves nothing."""
+    for trouble in history.troubles:
+        if not trouble.hit:
+            yield trouble.fault, f"of {trouble.began_at:%H:%M:%S} struck nothing"
+
+
 def rule_nobody_complains(history: History) -> Found:
     """No log holds a traceback of the worker's own, a panic or a deadlock of the server."""
     for each in history.complaints:
@@ -326,6 +317,7 @@ RULES: tuple[Callable[[History], Found], ...] = (
     rule_nobody_judges_after_an_outage,
     rule_counters_equal_the_rows,
     rule_workers_end_in_order,
+    rule_every_fault_strikes,
     rule_nobody_complains,
 )
 
@@ -337,9 +329,3 @@ def check(history: History) -> list[Violation]:
         for rule in RULES
         for subject, what in rule(history)
     ]
-
-
-def excused(history: History) -> Counter[str]:
-    """Count the overlaps that are allowed, by their excuse."""
-    found = (excuse(history, former, latter) for former, latter in overlaps(history))
-    return Counter(each for each in found if each is not None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import time
 
@@ -13,9 +14,10 @@ from tests.servers import database_url
 from tests.system.faults.ledger import birth_of
 from tests.system.faults.plan import Step
 from tests.system.faults.stage import APPLICATION_ROLE, CONNECTIONS_MAX, Stage, picked
+from tests.system.faults.striking import Refusals, awaited, kept_up, times
 
 STOP_SECONDS_MAX = 20.0
-TIMEOUTS = ("2ms", "20ms", "200ms")
+REFUSED = re.compile("remaining connection slots are reserved|too many clients already|too many connections for role")
 
 SESSIONS = "select pid from pg_stat_activity where usename = %s and backend_type = 'client backend' order by backend_start, pid"
 
@@ -64,9 +66,9 @@ def _wait_for_end(pid: int) -> None:
 def crash_backend(stage: Stage, step: Step) -> str:
     """End one session's process by kill -9: the server ends all others, and recovers."""
     with stage.server_lock:
-        pid = picked(_sessions(stage), step.pick)
+        pid = awaited(lambda: picked(sessions_of(stage), step.pick))
         if pid is None:
-            return "nobody"
+            return ""
         stage.crashed()
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -77,88 +79,49 @@ def crash_backend(stage: Stage, step: Step) -> str:
 
 def terminate(stage: Stage, step: Step) -> str:
     """End sessions by pg_terminate_backend: one, or all of them."""
-    sessions = _sessions(stage)
-    chosen = sessions if step.pick > 0.8 else [pid for pid in [picked(sessions, step.pick / 0.8)] if pid is not None]
-    _terminate(stage, chosen)
-    return ", ".join(map(str, chosen)) or "nobody"
+
+    def ended() -> list[int]:
+        sessions = sessions_of(stage)
+        one = picked(sessions, step.pick / 0.8)
+        return terminated(stage, sessions if step.pick > 0.8 or one is None else [one])
+
+    return ", ".join(map(str, awaited(ended)))
 
 
-def _sessions(stage: Stage) -> list[int]:
-    with stage.admin() as connection:
-        return [row[0] for row in connection.execute(SESSIONS, (APPLICATION_ROLE,))]
+def sessions_of(stage: Stage) -> list[int]:
+    """List the sessions of workers and producers, the oldest first."""
+    return [row[0] for row in stage.asked(SESSIONS, APPLICATION_ROLE)]
 
 
-def _terminate(stage: Stage, pids: list[int]) -> None:
-    with stage.admin() as connection:
-        connection.execute("select pg_terminate_backend(p) from unnest(%s::int[]) p", (pids,))
+def terminated(stage: Stage, pids: list[int]) -> list[int]:
+    """End sessions; return those that were there."""
+    return [row[0] for row in stage.asked("select p from unnest(%s::int[]) p where pg_terminate_backend(p)", pids)]
 
 
 def connections_full(stage: Stage, step: Step) -> str:
     """Take all connections that are left, after cutting those of the workers, so that they must ask for new ones."""
     with contextlib.ExitStack() as held:
-        taken = _fill(stage, held)
-        _terminate(stage, _sessions_of_others(stage))
-        deadline = time.monotonic() + step.seconds
-        while time.monotonic() < deadline:
-            taken += _fill(stage, held)
-            time.sleep(0.05)
-    return f"{taken} taken"
+        refusals = Refusals(stage, REFUSED)
+
+        def take() -> int:
+            _fill(stage, held)
+            refusals.own += 1  # that ended it
+            return refusals.of_others()
+
+        take()
+        terminated(stage, _sessions_of_others(stage))
+        refused = kept_up(step.seconds, take)
+    return times(refused, "connections refused")
 
 
-def _fill(stage: Stage, held: contextlib.ExitStack) -> int:
-    """Connect until no connection is left; answer how many that were."""
+def _fill(stage: Stage, held: contextlib.ExitStack) -> None:
+    """Connect until no connection is left."""
     url = database_url(stage.server.url(), user=APPLICATION_ROLE)
-    for taken in range(CONNECTIONS_MAX):
-        try:
+    with contextlib.suppress(psycopg.OperationalError):
+        for _ in range(CONNECTIONS_MAX):
             held.enter_context(contextlib.closing(psycopg.connect(url, application_name="hoarder")))
-        except psycopg.OperationalError:
-            return taken
-    return CONNECTIONS_MAX
 
 
 def _sessions_of_others(stage: Stage) -> list[int]:
-    with stage.admin() as connection:
-        statement = "select pid from pg_stat_activity where usename = %s and application_name <> 'hoarder'"
-        return [row[0] for row in connection.execute(statement, (APPLICATION_ROLE,))]
-
-
-def statement_timeout(stage: Stage, step: Step) -> str:
-    """Give the application's role a statement_timeout and a lock_timeout that are too short; new sessions have it."""
-    value = picked(TIMEOUTS, step.pick)
-    _for_a_while(
-        stage,
-        step.seconds,
-        [
-            f"alter role {APPLICATION_ROLE} set statement_timeout = '{value}'",
-            f"alter role {APPLICATION_ROLE} set lock_timeout = '{value}'",
-        ],
-        [f"alter role {APPLICATION_ROLE} reset all"],
-    )
-    return value
-
-
-def read_only(stage: Stage, step: Step) -> str:
-    """Let all transactions be read-only, as after a failover to a node that is not promoted yet."""
-    _for_a_while(
-        stage,
-        step.seconds,
-        ["alter system set default_transaction_read_only = on", "select pg_reload_conf()"],
-        ["alter system reset default_transaction_read_only", "select pg_reload_conf()"],
-    )
-    return ""
-
-
-def _for_a_while(stage: Stage, seconds: float, before: list[str], after: list[str]) -> None:
-    """Change something, end the sessions that do not know it yet, wait, and change it back."""
-    try:
-        _told(stage, before)
-        time.sleep(seconds)
-    finally:
-        _told(stage, after)
-
-
-def _told(stage: Stage, statements: list[str]) -> None:
-    with stage.server_lock, stage.admin() as connection:
-        for each in statements:
-            connection.execute(each.encode())
-    _terminate(stage, _sessions(stage))
+    statement = "select pid from pg_stat_activity where usename = %s and application_name <> 'hoarder'"
+    return [row[0] for row in stage.asked(statement, APPLICATION_ROLE)]

@@ -5,22 +5,29 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 FINAL = ("success", "cancelled", "frozen")
 USED_UP = ("failure", "timeout", "lost")
 """Outcomes that cost a try."""
+ALWAYS = datetime.min.replace(tzinfo=UTC)
+"""The moment of what no failover can have touched."""
 
 
 class Batch(NamedTuple):
-    """One transaction of a producer. `ending`: committed, rolled back, or unknown: the answer to its commit got lost."""
+    """One transaction of a producer. `ending`: committed, rolled back, or unknown: the answer to its commit got lost.
+
+    Its last try began after `meant_at`; before `ended_at` it was known how that ended.
+    """
 
     batch: str
     way: str
     ids: tuple[str, ...]
     ending: str
+    meant_at: datetime = ALWAYS
+    ended_at: datetime = ALWAYS
 
 
 class Run(NamedTuple):
@@ -65,14 +72,17 @@ class Cancelling(NamedTuple):
 
     task_id: str
     verdict: str
+    asked_at: datetime = ALWAYS
+    answered_at: datetime = ALWAYS
 
 
 class Trouble(NamedTuple):
-    """One fault, from when to when."""
+    """One fault, from when to when, and what it has hit; empty = nothing."""
 
     fault: str
     began_at: datetime
     ended_at: datetime
+    hit: str = "somebody"
 
 
 class Outage(NamedTuple):
@@ -80,6 +90,20 @@ class Outage(NamedTuple):
 
     began_at: datetime
     ended_at: datetime
+
+
+class Failover(NamedTuple):
+    """A standby has taken over. What was committed after `kept_until` had not reached it: it knows of nothing that came later.
+
+    Attributes:
+        kind: sync = each commit that was acknowledged had waited for the standby; async = none had.
+        kept_until: The moment of the last commit that the standby has.
+        failed_at: The moment at which the primary was ended, or earlier.
+    """
+
+    kind: str
+    kept_until: datetime
+    failed_at: datetime
 
 
 class Count(NamedTuple):
@@ -107,6 +131,7 @@ class History:
     troubles: Sequence[Trouble] = ()
     crashes: Sequence[datetime] = ()
     outages: Sequence[Outage] = ()
+    failovers: Sequence[Failover] = ()
     counters: Sequence[Count] = ()
     endings: Sequence[Ending] = ()
     left_behind: Sequence[str] = ()

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, LiteralString
 
@@ -35,6 +36,7 @@ create table runs (
   pid        integer     not null,
   born       bigint      not null,
   began_at   timestamptz not null default clock_timestamp(),
+  wall_at    timestamptz not null,
   ended_at   timestamptz,
   ending     text
 );
@@ -44,12 +46,14 @@ create table batches (
   way        text        not null,
   ids        uuid[]      not null,
   ending     text        not null default 'intended',
+  meant_at   timestamptz not null default clock_timestamp(),
   changed_at timestamptz not null default clock_timestamp()
 );
 create table cancels (
   task_id    uuid        not null,
   verdict    text        not null default 'unknown',
-  asked_at   timestamptz not null default clock_timestamp()
+  asked_at   timestamptz not null default clock_timestamp(),
+  answered_at timestamptz not null default clock_timestamp()
 );
 create table faults (
   step       integer     primary key,
@@ -59,6 +63,7 @@ create table faults (
   note       text        not null default ''
 );
 create table outages (began_at timestamptz not null default clock_timestamp(), ended_at timestamptz);
+create table failovers (kind text not null, failed_at timestamptz not null default clock_timestamp(), kept_until timestamptz);
 create table crashes (at timestamptz not null default clock_timestamp());
 """
 
@@ -115,7 +120,7 @@ def recorded(context: Context, place: str) -> Iterator[None]:
 def _begin(context: Context, place: str) -> int:
     place = "process" if _is_child() else place
     ((run,),) = _ledger.execute(
-        "insert into runs (task_id, attempt, claim_id, task_type, place, pid, born) values (%s, %s, %s, %s, %s, %s, %s) returning run",
+        "insert into runs (task_id, attempt, claim_id, task_type, place, pid, born, wall_at) values (%s, %s, %s, %s, %s, %s, %s, %s) returning run",
         context.task_id,
         context.attempt,
         claim_of(context),
@@ -123,6 +128,7 @@ def _begin(context: Context, place: str) -> int:
         place,
         os.getpid(),
         birth_of(os.getpid()),
+        datetime.now(UTC),  # as the machine has it: a jump of its clock is seen here, and nowhere else
     )
     before = "select run, pid, born from runs where task_id = %s and run < %s and ended_at is null"
     for other, pid, born in _ledger.execute(before, context.task_id, run):

@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tests.system.faults.database_faults import restart_fast
 from tests.system.faults.plan import Step
-from tests.system.faults.proxy import Proxy
+from tests.system.faults.proxy import Proxy, Struck
 from tests.system.faults.settings import LEASE_SECONDS
 from tests.system.faults.stage import PRODUCERS, Stage, picked
+from tests.system.faults.striking import awaited, lasted, times
 
 EXCHANGE = "octop worker exchange"
-PURPOSES = ("", "", "", "octop worker heart", EXCHANGE, EXCHANGE, "octop worker control", "octop worker listen")
+LISTEN = "octop worker listen"
+PURPOSES = ("", "", "", "octop worker heart", EXCHANGE, EXCHANGE, "octop worker control", LISTEN)
 """Which connections of a machine are struck, by the beginning of their application_name; "" = all, which comes most often."""
 
 REQUESTS = (
@@ -44,10 +47,11 @@ class Target(NamedTuple):
 def targeted(stage: Stage, pick: float) -> Target:
     """Choose what is struck: mostly some connections of one machine, at times all machines."""
     everybody = Target("everybody", tuple(stage.networks.values()), "")
+    purposes = [each for each in PURPOSES if each != LISTEN or stage.pooler is None]  # behind a pooler nobody listens
     machines = [
         Target(f"{name} {purpose}".rstrip(), (proxy,), purpose)
         for name, proxy in stage.networks.items()
-        for purpose in (PURPOSES if name != PRODUCERS else ("",))
+        for purpose in (purposes if name != PRODUCERS else [""])
     ]
     target: Target = picked([everybody, everybody, *machines], pick)
     return target
@@ -56,19 +60,17 @@ def targeted(stage: Stage, pick: float) -> Target:
 def reset(stage: Stage, step: Step) -> str:
     """Cut connections by a reset."""
     target = targeted(stage, step.pick)
-    for proxy in target.proxies:
-        proxy.reset(target.purpose)
-    return target.name
+    cut = awaited(lambda: sum(proxy.reset(target.purpose) for proxy in target.proxies))
+    return times(cut, f"connections of {target.name}")
 
 
 def delay(stage: Stage, step: Step) -> str:
     """Hold back each packet of all connections."""
     seconds = picked(DELAYS, step.pick)
     with contextlib.ExitStack() as stack:
-        for proxy in stage.networks.values():
-            stack.enter_context(proxy.delay(seconds))
-        time.sleep(step.seconds)
-    return f"{seconds} s"
+        struck = [stack.enter_context(proxy.delay(seconds)) for proxy in stage.networks.values()]
+        packets = _felt(step.seconds, struck)
+    return times(packets, f"packets, by {seconds} s each")
 
 
 def hole_then_reset(stage: Stage, step: Step) -> str:
@@ -84,10 +86,27 @@ def hole_then_late(stage: Stage, step: Step) -> str:
 def _hole(stage: Stage, step: Step, *, reset: bool) -> str:
     target = targeted(stage, step.pick)
     with contextlib.ExitStack() as stack:
-        for proxy in target.proxies:
-            stack.enter_context(proxy.hole(target.purpose, reset=reset))
-        time.sleep(step.seconds)
-    return target.name
+        struck = [stack.enter_context(proxy.hole(target.purpose, reset=reset)) for proxy in target.proxies]
+        connections = _felt(step.seconds, struck)
+    return times(connections, f"connections of {target.name}")
+
+
+def half_open(stage: Stage, step: Step) -> str:
+    """Let the connections that are open now lead nowhere, as after a firewall has forgotten them; new ones work."""
+    target = targeted(stage, step.pick)
+
+    def frozen() -> int:
+        with contextlib.ExitStack() as stack:
+            struck = [stack.enter_context(proxy.half_open(target.purpose)) for proxy in target.proxies]
+            if any(each.count for each in struck):
+                time.sleep(step.seconds)
+            return sum(each.count for each in struck)
+
+    return times(awaited(frozen), f"connections of {target.name}")
+
+
+def _felt(seconds: float, struck: Sequence[Struck]) -> int:
+    return lasted(seconds, lambda: sum(each.count for each in struck))
 
 
 def outage_and_hole(stage: Stage, step: Step) -> str:
@@ -103,24 +122,23 @@ def lose_answers(stage: Stage, step: Step) -> str:
     """Let requests of the workers through, and cut their connections before the answer: it is done, and they do not know."""
     purpose, marker = picked(REQUESTS, step.pick)
     with contextlib.ExitStack() as stack:
-        for name, proxy in stage.networks.items():
-            if name != PRODUCERS:
-                stack.enter_context(proxy.loss(purpose, marker))
-        time.sleep(step.seconds)
-    return f"{purpose} {marker.decode()}".lstrip()
+        proxies = [proxy for name, proxy in stage.networks.items() if name != PRODUCERS]
+        struck = [stack.enter_context(proxy.loss(purpose, marker)) for proxy in proxies]
+        answers = _felt(step.seconds, struck)
+    return times(answers, f"answers to {marker.decode()} of {purpose or 'any'}")
 
 
 def lose_commits(stage: Stage, step: Step) -> str:
     """The same for the commits of the producers."""
-    with stage.networks[PRODUCERS].loss("producer", COMMIT):
-        time.sleep(step.seconds)
-    return ""
+    with stage.networks[PRODUCERS].loss("producer", COMMIT) as struck:
+        answers = _felt(step.seconds, [struck])
+    return times(answers, "commits")
 
 
 def restart_pooler(stage: Stage, step: Step) -> str:
-    """End pgbouncer at once, or as a crash does, and start it again; without one, nothing happens."""
+    """End pgbouncer at once, or as a crash does, and start it again."""
     if stage.pooler is None:
-        return "there is none"
+        return ""
     number = picked((signal.SIGTERM, signal.SIGKILL), step.pick)
     stage.pooler.stop(number)
     time.sleep(step.seconds)

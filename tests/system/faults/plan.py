@@ -26,6 +26,11 @@ class Kind(NamedTuple):
     longest: float
 
 
+PROMOTION = "promote standby"
+BEHIND = Kind(0, 0.2, 1.5)
+"""It strikes once. It lasts for as long as the standby is behind before."""
+
+
 class Step(NamedTuple):
     """One fault of a plan.
 
@@ -66,6 +71,15 @@ def drawn(seed: int, seconds: float, kinds: Mapping[str, Kind]) -> list[Step]:
             return steps
         steps.append(Step(len(steps) + 1, round(at, 2), fault, round(lasting, 2), round(pick, 3)))
         at += gap if chance.random() < TOGETHER else lasting + gap
+
+
+def with_promotion(steps: Sequence[Step], seed: int, seconds: float) -> list[Step]:
+    """Add the promotion of the standby, in the middle third of the plan."""
+    chance = random.Random(f"{seed}/{PROMOTION}")
+    at = round(chance.uniform(seconds / 3, seconds * 2 / 3), 2)
+    promotion = Step(0, at, PROMOTION, round(chance.uniform(BEHIND.shortest, BEHIND.longest), 2), 0.0)
+    ordered = sorted([*steps, promotion], key=lambda step: step.at)
+    return [step._replace(number=number) for number, step in enumerate(ordered, 1)]
 
 
 def written(steps: Sequence[Step]) -> str:

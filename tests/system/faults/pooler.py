@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
@@ -13,18 +14,58 @@ from octop.engine.private_user import make_temporary_directory, server_user
 START_SECONDS_MAX = 10.0
 STOP_SECONDS_MAX = 10.0
 PORT = 6432
+LOGIN_RETRY_SECONDS = 1
+"""By default it lets nobody in for 15 s after the database was away for a moment."""
 POOL_SIZE = 12
 """Fewer than there are clients: they share."""
+PREPARES_SINCE = (1, 21)
+"""The first version that knows prepared statements by name in transaction mode (`max_prepared_statements`)."""
+
+
+def program() -> str | None:
+    """Find it; None = there is none on this machine."""
+    return shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+
+
+def version(pgbouncer: str) -> tuple[int, int]:
+    """Ask the program for its version."""
+    answer = subprocess.run([pgbouncer, "--version"], capture_output=True, text=True, check=True)
+    found = re.search(r"PgBouncer (\d+)\.(\d+)", answer.stdout)
+    assert found is not None, answer.stdout
+    return int(found[1]), int(found[2])
 
 
 class Pooler:
     """One pgbouncer; `with` starts and ends it."""
 
-    def __init__(self, server_socket: Path, user: str) -> None:
-        program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
-        if program is None:
+    def __init__(
+        self,
+        server_socket: Path,
+        user: str,
+        *,
+        database: str = "octop",
+        pool_size: int = POOL_SIZE,
+        prepared_max: int | None = None,
+    ) -> None:
+        """Be ready to start.
+
+        Args:
+            server_socket: The socket of the server.
+            user: As whom all clients log in there.
+            database: Its name, here and there.
+            pool_size: So many connections to the server at most.
+            prepared_max: max_prepared_statements; None, and where it is not known: not set.
+
+        Raises:
+            RuntimeError: There is no pgbouncer on this machine.
+        """
+        found = program()
+        if found is None:
             raise RuntimeError("there is no pgbouncer on this machine (Debian: pgbouncer)")
-        self._program = program
+        self._program = found
+        self._database = database
+        self._pool_size = pool_size
+        self._prepared_max = prepared_max if version(found) >= PREPARES_SINCE else None
         self._user = server_user()
         self._server = server_socket
         self._login = user
@@ -35,18 +76,21 @@ class Pooler:
     def __enter__(self) -> Pooler:
         settings = f"""
             [databases]
-            octop = host={self._server.parent} port={self._server.suffix[1:]} dbname=octop user={self._login}
+            {self._database} = host={self._server.parent} port={self._server.suffix[1:]} user={self._login}
             [pgbouncer]
             listen_addr =
             listen_port = {PORT}
             unix_socket_dir = {self.folder}
             auth_type = any
             pool_mode = transaction
-            default_pool_size = {POOL_SIZE}
+            default_pool_size = {self._pool_size}
             max_client_conn = 300
+            server_login_retry = {LOGIN_RETRY_SECONDS}
             ignore_startup_parameters = extra_float_digits, options
             logfile = {self.folder / "pgbouncer.log"}
         """
+        if self._prepared_max is not None:
+            settings += f"max_prepared_statements = {self._prepared_max}\n"
         (self.folder / "pgbouncer.ini").write_text("\n".join(line.strip() for line in settings.splitlines()))
         self.start()
         return self

@@ -129,7 +129,7 @@ class Producer:
         )
         ending = self._transaction(_WAYS[way], tasks, rolls_back=rolls_back)
         if ending == "unknown" and chance.random() < 0.5:
-            ending = self._again(tasks)
+            ending = self._again(batch, tasks)
         self._ledger.execute(
             "update batches set ending = %s, changed_at = clock_timestamp() where batch = %s", ending, batch
         )
@@ -161,11 +161,13 @@ class Producer:
         else:
             self._drop()
 
-    def _again(self, tasks: Sequence[Meant]) -> str:
-        while self._transaction(_many, tasks, rolls_back=False) != "committed":
+    def _again(self, batch: str, tasks: Sequence[Meant]) -> str:
+        while True:
+            self._ledger.execute("update batches set meant_at = clock_timestamp() where batch = %s", batch)
+            if self._transaction(_many, tasks, rolls_back=False) == "committed":
+                return "committed"
             if self._over.wait(AGAIN_SECONDS):
                 return "unknown"
-        return "committed"
 
     def _connected(self) -> psycopg.Connection[Any]:
         if self._connection is None:
@@ -234,5 +236,7 @@ class Canceller(Producer):
                 row = ("success",)
             verdict = "" if row is None else str(row[0])
             self._ledger.execute(
-                "update cancels set verdict = %s where task_id = %s and verdict = 'unknown'", verdict, task_id
+                "update cancels set verdict = %s, answered_at = clock_timestamp() where task_id = %s and verdict = 'unknown'",
+                verdict,
+                task_id,
             )

@@ -4,91 +4,27 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
 from pathlib import Path
 
 from tests.system.faults import bodies
-from tests.system.faults.checker import Violation, check, excused
-from tests.system.faults.faults import FAULTS, kinds_with
-from tests.system.faults.history import History
-from tests.system.faults.plan import Step, drawn
+from tests.system.faults.checker import check
+from tests.system.faults.faults import ENDS_WAITS_FOR_STANDBY, FAULTS, kinds_with
+from tests.system.faults.plan import Step, drawn, with_promotion
 from tests.system.faults.producers import Canceller, Producer
 from tests.system.faults.reading import read
+from tests.system.faults.report import Report
 from tests.system.faults.stage import Stage, staged
+from tests.system.faults.variants import VARIANTS, Variant
 
 PRODUCERS = 2
 LOOK_SECONDS = 0.05
+PROGRESS_SECONDS = 10.0
 REPAIR_SECONDS_MAX = 60.0
 REST_SECONDS_MAX = 90.0
 """Longer than any time limit, its grace, all retries that are left, and a lease: what is not final by then is stuck."""
 
-
-SUBJECTS_MAX = 10
-NEAR = timedelta(seconds=5)
-
-
-@dataclass(frozen=True)
-class Report:
-    """What came of a run."""
-
-    seed: int
-    plan: Sequence[Step]
-    history: History
-    violations: Sequence[Violation]
-    rest_seconds: float
-    starts: int
-
-    def written(self) -> str:
-        """Write it as a table."""
-        history = self.history
-        faults = Counter(each.fault for each in history.troubles)
-        statuses = Counter(row.status for row in history.rows)
-        outcomes = Counter(each.outcome for each in history.attempts)
-        lines = [
-            ("faults", _counts(faults)),
-            ("transactions", _counts(Counter(each.ending for each in history.batches))),
-            ("tasks", _counts(statuses)),
-            ("runs", _counts(Counter(f"{each.place} {each.ending}" for each in history.runs))),
-            ("other ends", _counts(outcomes)),
-            ("overlaps allowed", _counts(excused(history))),
-            ("cancels", _counts(Counter(each.verdict for each in history.cancels))),
-            ("supervisor starts", str(self.starts)),
-            ("came to rest in", f"{self.rest_seconds:.1f} s"),
-            ("violations", str(len(self.violations))),
-        ]
-        text = "\n".join(f"{name:<18} {value}" for name, value in lines)
-        subjects = list(dict.fromkeys(each.subject for each in self.violations))[:SUBJECTS_MAX]
-        evidence = [line for subject in subjects for line in evidence_of(history, subject)]
-        return "\n".join([text, *(f"  {each}" for each in self.violations), *evidence])
-
-
-def evidence_of(history: History, task_id: str) -> list[str]:
-    """List all that was recorded of a task, in the order of time."""
-    moments: list[tuple[datetime, str]] = []
-    for run in history.runs_of.get(task_id, ()):
-        who = f"attempt {run.attempt} claim {run.claim_id[:8]} in {run.place}"
-        moments.append((run.began_at, f"{who} began"))
-        if run.ended_at is not None:
-            moments.append((run.ended_at, f"{who} {run.ending}"))
-    moments += [
-        (each.ended_at, f"attempt {each.attempt} claim {str(each.claim_id)[:8]} recorded as {each.outcome}")
-        for each in history.attempts_of.get(task_id, ())
-    ]
-    if not moments:
-        return []
-    first, last = min(moments)[0], max(moments)[0]
-    for trouble in history.troubles:
-        if trouble.began_at <= last and trouble.ended_at >= first - NEAR:
-            moments.append((trouble.began_at, f"[{trouble.fault} begins]"))
-            moments.append((trouble.ended_at, f"[{trouble.fault} ends]"))
-    return [f"    {task_id}:", *(f"      {at:%H:%M:%S.%f} {what}" for at, what in sorted(moments))]
-
-
-def _counts(counts: Counter[str]) -> str:
-    return f"{counts.total()}: " + ", ".join(f"{count} {name}" for name, count in counts.most_common())
+Say = Callable[[str], None]
 
 
 def run(
@@ -96,12 +32,11 @@ def run(
     seconds: float,
     version: int,
     *,
+    variant: str = "plain",
     folder: Path | None = None,
-    kinds: Sequence[str] | None = None,
+    kinds: Sequence[str] = (),
     mutant: str | None = None,
-    pooled: bool = False,
-    clock: bool = False,
-    say: Callable[[str], None] = lambda _text: None,
+    say: Say = lambda _text: None,
 ) -> Report:
     """Run one plan and check what is left.
 
@@ -109,18 +44,16 @@ def run(
         seed: Draws the plan, the tasks and the transactions.
         seconds: How long faults strike.
         version: Of PostgreSQL.
+        variant: What there is beside workers and database, by its name in `VARIANTS`.
         folder: Where logs are kept; None = nowhere.
-        kinds: Names of faults to draw from; None = all.
+        kinds: Names of faults to draw from; none = all that the variant has.
         mutant: Which guard to take out of the engine first; None = none.
-        pooled: Put pgbouncer in transaction mode before the database.
-        clock: Put libfaketime before the workers.
         say: Told of each step.
     """
-    there = [name for name, is_there in (("pooler", pooled), ("clock", clock)) if is_there]
-    chosen = {name: kind for name, kind in kinds_with(*there).items() if kinds is None or name in kinds}
-    plan = drawn(seed, seconds, chosen)
+    chosen = VARIANTS[variant]
+    plan = _planned(seed, seconds, chosen, kinds)
     with (
-        staged(version, folder, mutant=mutant, pooled=pooled, clock=clock) as stage,
+        staged(version, folder, variant=chosen, mutant=mutant) as stage,
         bodies.octop.pointed_at(stage.producers_dsn, "public"),
     ):
         producers = [
@@ -135,34 +68,53 @@ def run(
             each.stop()
         for each in producers:
             each.join(REPAIR_SECONDS_MAX)
-        rest_seconds = _rest(stage)
+        rest_seconds = _rest(stage, say)
         starts = sum(each.starts for each in stage.supervisors)
         endings = [each.stop() for each in stage.supervisors]
         left = [f"{each.name} {pid}" for each in stage.supervisors for pid in each.survivors(seconds=5)]
         history = read(stage, endings, left)
-    return Report(seed, plan, history, check(history), rest_seconds, starts)
+    return Report(seed, variant, seconds, plan, history, check(history), rest_seconds, starts)
 
 
-def _strike(stage: Stage, plan: Sequence[Step], seconds: float, say: Callable[[str], None]) -> None:
+def _planned(seed: int, seconds: float, variant: Variant, names: Sequence[str]) -> list[Step]:
+    kinds = {name: kind for name, kind in kinds_with(*variant.things()).items() if not names or name in names}
+    if variant.standby == "sync":
+        kinds.pop(ENDS_WAITS_FOR_STANDBY, None)
+    plan = drawn(seed, seconds, kinds) if kinds else []
+    return plan if variant.standby is None else with_promotion(plan, seed, seconds)
+
+
+def _strike(stage: Stage, plan: Sequence[Step], seconds: float, say: Say) -> None:
     """Let each step begin in time, in a thread of its own, and keep the supervisors running meanwhile."""
     began = time.monotonic()
+    progress_at = PROGRESS_SECONDS
     threads: list[threading.Thread] = []
     errors: list[BaseException] = []
     waiting = list(plan)
-    while time.monotonic() < began + seconds or any(each.is_alive() for each in threads):
-        while waiting and time.monotonic() - began >= waiting[0].at:
+    while (passed := time.monotonic() - began) < seconds or any(each.is_alive() for each in threads):
+        while waiting and passed >= waiting[0].at:
             threads.append(threading.Thread(target=_step, args=(stage, waiting.pop(0), say, errors), daemon=True))
             threads[-1].start()
         for supervisor in stage.supervisors:
             supervisor.keep()
-        if time.monotonic() > began + seconds + REPAIR_SECONDS_MAX:
+        if passed >= progress_at:
+            progress_at += PROGRESS_SECONDS
+            say(_progress(stage, passed, seconds))
+        if passed > seconds + REPAIR_SECONDS_MAX:
             raise RuntimeError("a fault has not ended: the run proves nothing")
         time.sleep(LOOK_SECONDS)
     if errors:
         raise RuntimeError("a fault could not be made: the run proves nothing") from errors[0]
 
 
-def _step(stage: Stage, step: Step, say: Callable[[str], None], errors: list[BaseException]) -> None:
+def _progress(stage: Stage, passed: float, seconds: float) -> str:
+    ((meant, begun, struck),) = stage.ledger.execute(
+        "select (select coalesce(sum(cardinality(ids)), 0) from batches where ending = 'committed'), (select count(*) from runs), (select count(*) from faults)"
+    )
+    return f"      {passed:.0f} of {seconds:g} s: {struck} faults, {meant} tasks committed, {begun} attempts begun"
+
+
+def _step(stage: Stage, step: Step, say: Say, errors: list[BaseException]) -> None:
     make, _ = FAULTS[step.fault]
     stage.ledger.execute("insert into faults (step, fault) values (%s, %s)", step.number, step.fault)
     try:
@@ -171,12 +123,13 @@ def _step(stage: Stage, step: Step, say: Callable[[str], None], errors: list[Bas
         errors.append(error)
         hit = f"{type(error).__name__}: {error}"
     stage.ledger.execute("update faults set ended_at = clock_timestamp(), note = %s where step = %s", hit, step.number)
-    say(f"{step.number:>4}  {step.fault}: {hit}")
+    say(f"{step.number:>4}  {step.fault}: {hit or 'struck nothing'}")
 
 
-def _rest(stage: Stage) -> float:
+def _rest(stage: Stage, say: Say) -> float:
     """Wait until all tasks are final, or for so long that what is left must be stuck."""
     began = time.monotonic()
+    say("      no more faults: everything comes to rest")
     while stage.unfinished() and time.monotonic() - began < REST_SECONDS_MAX:
         for supervisor in stage.supervisors:
             supervisor.keep()

@@ -6,13 +6,15 @@ Each supervisor has a proxy of its own, as if on a machine of its own: it may be
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -20,17 +22,21 @@ from psycopg import sql
 from octop.engine.install import install
 from tests import servers
 from tests.servers import Server
-from tests.system.faults.ledger import TABLES, Ledger
-from tests.system.faults.mutants import mutate
+from tests.system.faults.ledger import TABLES, Ledger, birth_of
+from tests.system.faults.mutants import mutated
 from tests.system.faults.pooler import Pooler
 from tests.system.faults.proxy import LOOPBACK, Proxy
 from tests.system.faults.settings import SETTINGS
+from tests.system.faults.small_disk import server_on_small_disk
+from tests.system.faults.standby import PRIMARY_SETTINGS, standing_by
+from tests.system.faults.variants import PLAIN, Variant
 from tests.system.faults.workers import Supervisor
 
 PRODUCERS = "producers"
 APPLICATION_ROLE = "faulted"
 CONNECTIONS_MAX = 60
 CONNECT_SECONDS_MAX = 20.0
+KEPT_LOG = "postgres.log"
 
 DATABASE_SETTINGS = {
     # What was acknowledged must survive each crash of the server. (fsync may stay off: no machine crashes here.)
@@ -52,10 +58,11 @@ class Stage:
         ledger_dsn: str,
         networks: Mapping[str, Proxy],
         folder: Path,
-        processes: int,
-        pooler: Pooler | None,
+        variant: Variant,
         *,
-        clock: bool,
+        pooler: Pooler | None,
+        standby: Server | None,
+        processes: int,
     ) -> None:
         self.server = server
         self.networks = networks
@@ -64,7 +71,9 @@ class Stage:
         self.ledger = Ledger(ledger_dsn)
         self.server_lock = threading.Lock()
         self.pooler = pooler
-        self.clock = folder / "clock" if clock else None
+        self.standby = standby
+        self.variant = variant
+        self.clock = folder / "clock" if variant.clock else None
         if self.clock is not None:
             self.clock.write_text("+0")
         self.supervisors = [
@@ -87,6 +96,17 @@ class Stage:
         """Connect as the superuser, past the proxy; wait for a server that is just starting."""
         with contextlib.closing(self._connected()) as connection:
             yield connection
+
+    def asked(self, statement: LiteralString, *values: object) -> list[tuple[Any, ...]]:
+        """Run one statement as the superuser and return its rows; again, where the server crashes meanwhile."""
+        deadline = time.monotonic() + CONNECT_SECONDS_MAX
+        while True:
+            try:
+                with self.admin() as connection:
+                    return connection.execute(statement, values).fetchall()
+            except psycopg.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
 
     def _connected(self) -> psycopg.Connection[Any]:
         deadline = time.monotonic() + CONNECT_SECONDS_MAX
@@ -122,12 +142,28 @@ class Stage:
         """Write down that the database may be reached from now on."""
         self.ledger.execute("update outages set ended_at = clock_timestamp() where ended_at is null")
 
+    def fails(self) -> None:
+        """Write down that the primary is about to be lost."""
+        self.ledger.execute("insert into failovers (kind) values (%s)", self.variant.standby)
+
+    def took_over(self, kept_until: datetime) -> None:
+        """Write down up to when the standby knows what was committed."""
+        self.ledger.execute("update failovers set kept_until = %s", kept_until)
+
     def keep_log(self) -> None:
         """Append the server's log to ours: a start empties it."""
         log = self.server.directory / "server.log"
         if log.exists():
-            with (self.folder / "postgres.log").open("ab") as kept:
+            with (self.folder / KEPT_LOG).open("ab") as kept:
                 kept.write(log.read_bytes())
+            if not birth_of(self.server.running.server_pid):
+                log.unlink()  # or it would be counted twice until the start
+
+    def said(self, words: str | re.Pattern[str]) -> int:
+        """Count how often the server has written this into its log by now."""
+        logs = (self.folder / KEPT_LOG, self.server.directory / "server.log")
+        texts = [log.read_text(errors="replace") for log in logs if log.exists()]
+        return sum(len(re.findall(words, text)) for text in texts)
 
     def unfinished(self) -> int:
         """Count the tasks that are not final."""
@@ -139,9 +175,16 @@ class Stage:
         """List all worker processes, those of one supervisor after those of the other."""
         return [pid for each in self.supervisors for pid in each.children()]
 
+    def children(self) -> list[int]:
+        """List all processes in which workers run one task each."""
+        return [pid for each in self.supervisors for pid in each.grandchildren()]
+
 
 def dsn_through(proxy: Proxy) -> str:
-    return f"postgresql://{APPLICATION_ROLE}@{LOOPBACK}:{proxy.port}/octop?sslmode=disable&gssencmode=disable"
+    """Return the DSN of all servers behind a proxy: where there are two, of the one that takes writes."""
+    hosts = ",".join(f"{LOOPBACK}:{port}" for port in proxy.ports)
+    which = "&target_session_attrs=read-write" if len(proxy.ports) > 1 else ""
+    return f"postgresql://{APPLICATION_ROLE}@{hosts}/octop?sslmode=disable&gssencmode=disable{which}"
 
 
 def picked(candidates: Sequence[Any], pick: float) -> Any:
@@ -154,11 +197,10 @@ def staged(
     version: int,
     folder: Path | None = None,
     *,
+    variant: Variant = PLAIN,
+    mutant: str | None = None,
     supervisors: int = 2,
     processes: int = 1,
-    mutant: str | None = None,
-    pooled: bool = False,
-    clock: bool = False,
 ) -> Iterator[Stage]:
     """Set all up for the length of a `with`; the logs stay in the folder if one is named."""
     with contextlib.ExitStack() as stack:
@@ -166,16 +208,22 @@ def staged(
             folder = Path(tempfile.mkdtemp(prefix="octop-faults-"))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
         ledger = stack.enter_context(servers.own_server(version, LEDGER_SETTINGS))
-        server = stack.enter_context(servers.own_server(version, DATABASE_SETTINGS))
+        settings = {**DATABASE_SETTINGS, **(PRIMARY_SETTINGS if variant.standby else {})}
+        server = stack.enter_context((server_on_small_disk if variant.disk else servers.own_server)(version, settings))
         with psycopg.connect(ledger.url(), autocommit=True) as connection:
             connection.execute(TABLES)
-        _prepare(server, mutant)
-        path = server.running.socket_directory / f".s.PGSQL.{server.running.port}"
-        pooler = stack.enter_context(Pooler(path, APPLICATION_ROLE)) if pooled else None
-        path = path if pooler is None else pooler.socket
+        _prepare(server)
+        if mutant is not None:
+            stack.enter_context(mutated(server.url(), mutant))
+        second = None if variant.standby is None else stack.enter_context(standing_by(server, variant.standby))
+        path = socket_of(server)
+        pooler = stack.enter_context(Pooler(path, APPLICATION_ROLE)) if variant.pooler else None
+        paths = [path if pooler is None else pooler.socket, *([] if second is None else [socket_of(second)])]
         names = [PRODUCERS, *(f"w{number}" for number in range(1, supervisors + 1))]
-        networks = {name: stack.enter_context(Proxy(path)) for name in names}
-        stage = Stage(server, ledger.url(), networks, folder, processes, pooler, clock=clock)
+        networks = {name: stack.enter_context(Proxy(*paths)) for name in names}
+        stage = Stage(
+            server, ledger.url(), networks, folder, variant, pooler=pooler, standby=second, processes=processes
+        )
         stack.callback(stage.keep_log)
         stack.callback(stage.ledger.close)
         for each in stage.supervisors:
@@ -183,14 +231,17 @@ def staged(
         yield stage
 
 
-def _prepare(server: Server, mutant: str | None) -> None:
+def socket_of(server: Server) -> Path:
+    """Return the socket of a server that runs."""
+    return server.running.socket_directory / f".s.PGSQL.{server.running.port}"
+
+
+def _prepare(server: Server) -> None:
     install(server.url())
     with psycopg.connect(server.url(), autocommit=True) as connection:
         role = sql.Identifier(APPLICATION_ROLE)
         connection.execute(sql.SQL("create role {} login").format(role))
         connection.execute(sql.SQL("grant octop_worker, octop_producer to {}").format(role))
-        if mutant is not None:
-            mutate(connection, mutant)
         with connection.transaction():
             for key, value in SETTINGS.items():
                 connection.execute("select octop_config_set(%s, %s::jsonb)", (key, value))

@@ -6,13 +6,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.system.faults.checker import RULES, check, excused
+from tests.system.faults.checker import RULES, check
+from tests.system.faults.excuses import excused, forgotten
 from tests.system.faults.history import (
     Attempt,
     Batch,
     Cancelling,
     Count,
     Ending,
+    Failover,
     History,
     Outage,
     Row,
@@ -43,8 +45,8 @@ def attempt(number=1, outcome="failure", ended=1.0, *, claim=None):
     return Attempt("a", number, claim or f"c{number}", outcome, at(ended))
 
 
-def batch(ending="committed", *ids):
-    return Batch("b1", "many", ids or ("a",), ending)
+def batch(ending="committed", *ids, meant=0.0, ended=1.0):
+    return Batch("b1", "many", ids or ("a",), ending, at(meant), at(ended))
 
 
 def history(**parts):
@@ -84,6 +86,10 @@ GONE = {"attempt": 1, "claim_id": "gone"}
 
 SILENT = Attempt("a", 1, "c1", "lost", at(15.5), "worker x was silent for longer than the lease of 2 s")
 
+ASYNC, SYNC = (Failover(kind, kept_until=at(5), failed_at=at(7)) for kind in ("async", "sync"))
+LATE = batch(meant=5.5, ended=6)
+"""Acknowledged after the last commit that the standby has."""
+
 SOUND = {
     "one run": once(),
     "a failure and a success": twice(run(ending="raised"), attempt()),
@@ -121,6 +127,18 @@ SOUND = {
     "rolled back": history(batches=[batch("rolled back")]),
     "an unknown commit that was none": history(batches=[batch("unknown", "a", "b")]),
     "an unknown commit that was one": once(batches=[batch("unknown")]),
+    "forgotten by a standby that was behind": history(batches=[LATE], failovers=[ASYNC]),
+    "forgotten, and the answer came after the failover": history(
+        batches=[batch(meant=6.9, ended=9)], failovers=[ASYNC]
+    ),
+    "forgotten after it had run": history(batches=[LATE], runs=[run(begun=6, ended=6.1)], failovers=[ASYNC]),
+    "of an unknown commit, started, and forgotten": history(
+        batches=[batch("unknown")], runs=[run(begun=6, ended=6.1)], failovers=[SYNC]
+    ),
+    "a forgotten claim that goes on": history(
+        runs=[run(2, 6, None, ending=None, claim="gone"), run(1, 9, 10)], rows=[row()], failovers=[SYNC]
+    ),
+    "a cancel that was forgotten": once(cancels=[Cancelling("a", "cancelled", at(6), at(6.5))], failovers=[ASYNC]),
     "a worker that ends": once(endings=[Ending("w1", 0)]),
 }
 
@@ -128,11 +146,24 @@ BROKEN = {
     ("committed_ends_once", "lost"): history(),
     ("committed_ends_once", "not final"): history(rows=[row("pending", 0)]),
     ("committed_ends_once", "twice there"): once(rows=[row(), row("frozen")]),
+    ("committed_ends_once", "gone, and commits wait for the standby"): history(batches=[LATE], failovers=[SYNC]),
+    ("committed_ends_once", "gone, and it had reached the standby"): history(
+        batches=[batch(meant=4, ended=4.9)], failovers=[ASYNC]
+    ),
+    ("committed_ends_once", "gone, and it came after the failover"): history(
+        batches=[batch(meant=7.1, ended=7.2)], failovers=[ASYNC]
+    ),
+    ("committed_ends_once", "gone in part"): once(
+        batches=[batch("committed", "a", "b", meant=5.5, ended=6)], failovers=[ASYNC]
+    ),
     ("rolled_back_is_nowhere", "exists"): once(batches=[batch("rolled back")], runs=[]),
     ("rolled_back_is_nowhere", "was started"): history(batches=[batch("rolled back")], runs=[run()]),
     ("unknown_is_whole", "in part"): once(batches=[batch("unknown", "a", "b")]),
     ("unknown_is_whole", "not final"): history(batches=[batch("unknown")], rows=[row("running")]),
     ("unknown_is_whole", "started and gone"): history(batches=[batch("unknown")], runs=[run()]),
+    ("unknown_is_whole", "started long before the failover, and gone"): history(
+        batches=[batch("unknown")], runs=[run()], failovers=[ASYNC]
+    ),
     ("every_batch_has_an_ending", "nobody says how it ended"): once(batches=[batch(), batch("intended", "b")]),
     ("every_batch_has_an_ending", "nobody enqueued it"): once(batches=[]),
     ("no_overlap", "both run"): twice(run(ended=2.5, ending="raised"), attempt()),
@@ -150,6 +181,9 @@ BROKEN = {
     ("runs_follow_claims", "one claim run twice"): once(runs=[run(), run(1, 2, 3)]),
     ("runs_follow_claims", "backwards"): twice(run(2, 0, 1), attempt(), run(1, 2, 3)),
     ("runs_follow_claims", "one number under two claims"): once(runs=[run(claim="other"), run(1, 2, 3)]),
+    ("runs_follow_claims", "backwards, and not in the last moments"): twice(
+        run(2, 0, 1), attempt(), run(1, 2, 3), failovers=[ASYNC]
+    ),
     ("runs_follow_claims", "more than the row counts"): once(runs=[run(), run(2, 2, 3)]),
     ("success_is_of_the_last_attempt", "its body raised"): once(runs=[run(ending="raised")]),
     ("success_is_of_the_last_attempt", "its body died"): once(runs=[run(ending="died")]),
@@ -172,6 +206,9 @@ BROKEN = {
     ("tries_are_counted", "a release costs one"): twice(run(ending="raised"), attempt(outcome="released")),
     ("cancelled_was_asked_for", "nobody asked"): history(rows=[row("cancelled", 0)]),
     ("cancelled_was_asked_for", "it went on"): once(cancels=[Cancelling("a", "cancelled")]),
+    ("cancelled_was_asked_for", "it went on, and commits wait for the standby"): once(
+        cancels=[Cancelling("a", "cancelled", at(6), at(6.5))], failovers=[SYNC]
+    ),
     ("finished_stays_finished", "run after its success"): once(runs=[run(), run(2, 2, 3)]),
     ("nothing_is_lost_without_a_fault", "no fault"): twice(ENDLESS, LOST, troubles=[]),
     ("nothing_is_lost_without_a_fault", "long after"): twice(
@@ -186,6 +223,7 @@ BROKEN = {
     ("workers_end_in_order", "killed"): once(endings=[Ending("w1", None)]),
     ("workers_end_in_order", "an exit code"): once(endings=[Ending("w1", 1)]),
     ("workers_end_in_order", "a process is left"): once(left_behind=["w1 123"]),
+    ("every_fault_strikes", "nobody was there"): once(troubles=[Trouble("kill worker", at(0), at(0), hit="")]),
     ("nobody_complains", "a traceback"): once(complaints=["w1.log: Traceback (most recent call last): …"]),
 }
 
@@ -209,3 +247,11 @@ def test_allowed_overlaps_are_counted_by_their_excuse():
     assert excused(SOUND["it goes on after its lease is lost"]) == {"its worker had lost the lease": 1}
     assert excused(SOUND["a thread given up at its deadline"]) == {"a thread given up (timeout)": 1}
     assert excused(SOUND["a claim lost in a crash"]) == {"its claim was lost in a crash": 1}
+
+
+def test_what_a_failover_has_cost_is_said():
+    (said,) = forgotten(SOUND["forgotten by a standby that was behind"])
+    assert "async, the standby was 2.00 s behind: lost 1 committed transactions with 1 tasks" in said
+    (said,) = forgotten(once(failovers=[SYNC]))
+    assert "lost 0 committed transactions" in said
+    assert list(forgotten(SOUND["one run"])) == []

@@ -89,3 +89,38 @@ def ended(client):
         return client.recv(1000)
     except ConnectionResetError:
         return "reset"
+
+
+def test_what_is_half_open_leads_nowhere_until_it_is_cut_and_what_comes_later_works(tmp_path):
+    echo = Echo(tmp_path / "socket")
+    with Proxy(tmp_path / "socket") as proxy:
+        before = connected(proxy)
+        with proxy.half_open("work"):
+            before.sendall(b"unheard")
+            after = connected(proxy)
+            after.sendall(b"heard")
+            assert after.recv(1000) == b"HEARD"
+        assert ended(before) == "reset"
+        after.sendall(b"still")
+        assert after.recv(1000) == b"STILL"
+    assert b"unheard" not in echo.heard
+
+
+def test_each_fault_counts_what_it_has_struck(tmp_path):
+    Echo(tmp_path / "socket")
+    with Proxy(tmp_path / "socket") as proxy:
+        both = connected(proxy), connected(proxy)
+        assert (proxy.reset("other"), proxy.reset("work")) == (0, 2)
+        assert [ended(each) for each in both] == ["reset", "reset"]
+        worker = connected(proxy)
+        with proxy.delay(0.01) as delayed:
+            worker.sendall(b"slow")
+            assert worker.recv(1000) == b"SLOW"
+        assert delayed.count == 2, "there and back"
+        with proxy.hole("work", reset=False) as hole, proxy.half_open("other") as nobody:
+            assert (hole.count, nobody.count) == (1, 0)
+        with proxy.half_open("work") as half, proxy.loss("work", b"commit") as lost:
+            other = connected(proxy)
+            other.sendall(b"commit")
+            assert ended(other) == "reset"
+        assert (half.count, lost.count) == (1, 1)

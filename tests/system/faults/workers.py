@@ -16,10 +16,10 @@ from tests.system.faults.ledger import VARIABLE, birth_of
 
 APPLICATION = "tests.system.faults.bodies:octop"
 QUEUES = "quick=6,slow=6,heavy=2"
+WORKER, CHILD = b"octop.worker.process", b"octop.worker.child"
+"""Modules, as they stand in the command line of a process."""
 GRACE_SECONDS = 2
 STOP_SECONDS_MAX = 25.0
-
-LIBRARIES = tuple(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 
 # Ends with us, also when we are killed: what follows is the command, in the same process.
 LAUNCH = """
@@ -68,9 +68,13 @@ class Supervisor:
 
     def children(self) -> list[int]:
         """List its worker processes."""
-        found = [pid for pid in children_of(self.process.pid) if b"octop.worker.process" in command_of(pid)]
+        found = [pid for pid in children_of(self.process.pid) if WORKER in command_of(pid)]
         self._seen.update((pid, birth_of(pid)) for pid in found)
         return found
+
+    def grandchildren(self) -> list[int]:
+        """List the processes in which its workers run one task each."""
+        return [pid for worker in self.children() for pid in children_of(worker) if CHILD in command_of(pid)]
 
     def stop(self) -> Ending:
         """Stop it as an operator does, and see how it ends."""
@@ -101,17 +105,22 @@ class Supervisor:
             time.sleep(0.05)
 
 
+def library() -> Path | None:
+    """Find libfaketime; None = there is none on this machine."""
+    return next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+
+
 def bent(clock: Path) -> dict[str, str]:
     """Return the environment in which the wall clock is what a file says; durations stay true.
 
     Raises:
-        FileNotFoundError: There is no libfaketime on this machine (Debian: faketime).
+        FileNotFoundError: There is no libfaketime on this machine.
     """
-    library = next((each for each in LIBRARIES if each.exists()), None)
-    if library is None:
+    found = library()
+    if found is None:
         raise FileNotFoundError("there is no libfaketime on this machine (Debian: libfaketime)")
     return {
-        "LD_PRELOAD": str(library),
+        "LD_PRELOAD": str(found),
         "FAKETIME_TIMESTAMP_FILE": str(clock),
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
