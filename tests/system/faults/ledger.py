@@ -1,6 +1,6 @@
 """The ledger: who ran which attempt of which task, and from when to when. It lies on a server of its own that no fault touches.
 
-A process that is killed writes no end. So whoever begins a later attempt of a task looks whether those before are still alive:
+A process that is killed writes no end. So whoever begins a later attempt of a task looks first whether those before are still alive:
 it notes the end of the dead, and leaves the others open. A run that is open when the next one begins has overlapped it.
 """
 
@@ -23,7 +23,8 @@ from octop import Context
 
 VARIABLE = "OCTOP_TEST_LEDGER"
 DEATH_SECONDS_MAX = 0.5
-LATE_SECONDS = 0.3
+LATE_SECONDS = 1.0
+"""What takes longer was stopped on the way: more than a busy machine needs, less than costs a lease."""
 
 TABLES: LiteralString = """
 create table runs (
@@ -101,8 +102,9 @@ _ledger = Ledger()
 def recorded(context: Context, place: str) -> Iterator[None]:
     """Write down that an attempt begins and how it ends: returned, raised, or cut from outside."""
     entered = time.monotonic()
+    _note_the_dead(context)
     run = _begin(context, place)
-    if (waited := time.monotonic() - entered) > LATE_SECONDS:  # stopped on the way to the ledger: it had begun before
+    if (waited := time.monotonic() - entered) > LATE_SECONDS:  # it had begun before
         _ledger.execute("update runs set began_at = began_at - make_interval(secs => %s) where run = %s", waited, run)
     ending = "returned"
     try:
@@ -115,6 +117,16 @@ def recorded(context: Context, place: str) -> Iterator[None]:
         raise
     finally:
         _ledger.execute("update runs set ended_at = clock_timestamp(), ending = %s where run = %s", ending, run)
+
+
+def _note_the_dead(context: Context) -> None:
+    """Note the end of those before us that are dead. Before we begin: who is killed on the way has hidden nothing."""
+    before = "select run, pid, born from runs where task_id = %s and ended_at is null"
+    for run, pid, born in _ledger.execute(before, context.task_id):
+        if not _is_alive(pid, born):
+            _ledger.execute(
+                "update runs set ending = 'died', ended_at = clock_timestamp() where run = %s and ended_at is null", run
+            )
 
 
 def _begin(context: Context, place: str) -> int:
@@ -130,14 +142,6 @@ def _begin(context: Context, place: str) -> int:
         birth_of(os.getpid()),
         datetime.now(UTC),  # as the machine has it: a jump of its clock is seen here, and nowhere else
     )
-    before = "select run, pid, born from runs where task_id = %s and run < %s and ended_at is null"
-    for other, pid, born in _ledger.execute(before, context.task_id, run):
-        if not _is_alive(pid, born):
-            _ledger.execute(
-                "update runs set ending = 'died', ended_at = (select began_at from runs where run = %s) where run = %s and ended_at is null",
-                run,
-                other,
-            )
     return int(run)
 
 
