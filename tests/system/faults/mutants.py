@@ -60,7 +60,12 @@ MUTANTS: Mapping[str, Mutant] = {
         ["stop worker long", "stop all", "hole then late", "lose answers"],
     ),
     # the rescue takes tasks from whoever has them
-    "owner": Mutant([Change("_octop_rescue", "where w.beat_at <= _octop_now() - v_lease", "where w.id <> p_judge")]),
+    "owner": Mutant(
+        [
+            Change("_octop_rescue", "and w.beat_at <= _octop_now() - v_lease) then", "and w.id <> p_judge) then"),
+            Change("_octop_rescue", "where w.beat_at <= _octop_now() - v_lease", "where w.id <> p_judge"),
+        ]
+    ),
     # who has just come back from an outage judges all others
     "judge": Mutant(
         [Change("_octop_rescue", "and w.beating_since <= _octop_now() - v_lease", "")], ["outage and hole", "outage"]
@@ -79,7 +84,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "counters": Mutant([Change("octop_exchange", "-count(*) from started", "-count(*) + 1 from started")]),
     # a cancel does not hold the rows whose status it looks at, takes out and counts. The pause stands for a slow machine
     "lock": Mutant(
-        [Change("octop_cancel_many", "order by t.id for update) x;", "order by t.id) x;\n    perform pg_sleep(0.3);")],
+        [Change("octop_cancel_many", "order by t.id for update) x;", "order by t.id) x;\n    perform pg_sleep(1);")],
         ["delay", "stop all"],
     ),
     # what is enqueued on a connection of the caller's is committed at once, whatever becomes of his transaction

@@ -221,8 +221,12 @@ class Canceller(Producer):
         self._others = others
 
     def _one(self) -> None:
-        known = [id for other in self._others for id in other.committed[-40:]]
-        if not known or self._over.wait(self._chance.uniform(0, CANCEL_SECONDS_MAX)):
+        if self._over.wait(self._chance.uniform(0, CANCEL_SECONDS_MAX)):
+            return
+        # the newest are mostly about to be claimed, the others run, wait for a retry, or have ended
+        latest = self._chance.choice((2, 2, 40))
+        known = [id for other in self._others for id in other.committed[-latest:]]
+        if not known:
             return
         task_id = self._chance.choice(known)
         self._ledger.execute("insert into cancels (task_id) values (%s)", task_id)
