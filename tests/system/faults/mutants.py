@@ -84,7 +84,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "counters": Mutant([Change("octop_exchange", "-count(*) from started", "-count(*) + 1 from started")]),
     # a cancel does not hold the rows whose status it looks at, takes out and counts. The pause stands for a slow machine
     "lock": Mutant(
-        [Change("octop_cancel_many", "order by t.id for update) x;", "order by t.id) x;\n    perform pg_sleep(1);")],
+        [Change("_octop_cancel_these", "order by t.id for update) x;", "order by t.id) x;\n    perform pg_sleep(1);")],
         ["delay", "stop all"],
     ),
     # what is enqueued on a connection of the caller's is committed at once, whatever becomes of his transaction
