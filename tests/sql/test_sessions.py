@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from octop.model.task import Outcome, OutcomeKind
 from octop.model.work import NewTask
 from tests.servers import Database
 from tests.sql.sessions import Session, Worker, enqueue, sessions, status
+from tests.system.faults.mutants import mutated
 
 
 @pytest.fixture
@@ -137,6 +139,25 @@ def test_cancel_before_completion_the_success_stays_a_success(two):
     assert mine.run(calls.octop_control(worker.id)).cancel == [id]
     assert worker.exchange(successes=done).settled == []
     assert status(mine, id) == "success"
+
+
+@pytest.mark.parametrize("guard", ["held", "taken out"])
+def test_a_cancel_beside_a_claim_asks_the_worker_and_takes_nothing_from_it(database, two, guard):
+    mine, person = two
+    worker = Worker(mine)
+    (id,) = enqueue(mine)
+    with mutated(database.url, "lock") if guard == "taken out" else contextlib.nullcontext():
+        mine.execute("begin")
+        (claimed,) = worker.claim()
+        waiting = person.start(lambda: person.run(calls.octop_cancel(id)))
+        waiting.wait_until_blocked()
+        mine.execute("commit")
+        verdict, after = waiting.result(), status(mine, id)
+    if guard == "held":
+        assert (verdict, after) == ("requested", "running")
+        assert worker.exchange(successes=[claimed]).settled == []
+    else:
+        assert (verdict, after) == ("cancelled", "cancelled"), "the body runs, and nobody says so"
 
 
 def test_completion_before_cancel_the_person_hears_that_it_has_finished(two):

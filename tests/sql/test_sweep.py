@@ -8,6 +8,7 @@ import pytest
 
 from octop.model import errors
 from tests.sql.crew import add, add_many, ages, column, do, rows, task, value
+from tests.system.faults.mutants import mutated
 
 
 @pytest.fixture
@@ -123,6 +124,16 @@ def test_a_judge_needs_one_whole_lease_of_beats_of_its_own(database, dba, hire):
     ages(dba, 31, other.id)
     ages(dba, 31, young.id)  # silent itself
     assert young.sweep().rescued == 0
+
+
+def test_a_judge_without_a_lease_of_beats_would_condemn_for_a_silence_that_it_shared(database, dba, hire):
+    """What the test above is worth: with this guard taken out it fails."""
+    database.clock.advance(0)
+    add(dba, timeout_seconds=36000.0)
+    hire().claim_one()
+    database.clock.advance(3600)
+    with mutated(database.url, "judge"):
+        assert hire().sweep().rescued == 1
 
 
 def test_a_stranger_cannot_judge(database, dba, hire):
