@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from octop.model.task import Status
     from octop.task import Task
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "Cancel",
