@@ -23,13 +23,18 @@ OPTIMIZED := -W ignore::pytest.PytestConfigWarning
 demo: set-up-demo
 	@$(BIN)/octop demo $(ARGS)
 
-## make test         check everything, the SQL on PostgreSQL 18 and 14; ARGS='-k exchange' chooses tests
+## make test         check all but what takes long, the SQL on PostgreSQL 18 and 14; ARGS='-k exchange' chooses tests
 .PHONY: test
 test: lint
 	@echo '== a part of the suite without assertions (python -O) =='
 	PYTHONOPTIMIZE=1 OCTOP_TEST_POSTGRES=18 $(PYTEST) $(OPTIMIZED) -m 'smoke and not slow' tests/unit
 	@echo '== the suite =='
-	$(PYTEST) $(ARGS)
+	$(PYTEST) -m 'not long' $(ARGS)
+
+## make test-ci      the same with the long tests: faults, walks, millions of rows
+.PHONY: test-ci
+test-ci:
+	@$(MAKE) test ARGS="-m '' $(ARGS)"
 
 ## make test-quick   the suite on the newest PostgreSQL alone, without the slow tests
 .PHONY: test-quick

@@ -20,6 +20,7 @@ IN_STYLES = re.compile(r"""url\(\s*["']?([^"')]+)|@import\s+["']([^"']+)""")
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_site_builds_strictly_without_network_and_loads_nothing_from_other_hosts(tmp_path):
     # a network that refuses everything: who asks for a page of another host fails the build
     script = (

@@ -277,6 +277,7 @@ def test_empty_tables_that_were_never_analyzed(at):
         sweeps(judge, worker)
 
 
+@pytest.mark.long
 def test_a_million_future_tasks_in_front_and_20000_lanes_with_fresh_statistics(at):
     with judged(at) as (judge, worker):
         connection = judge.connection

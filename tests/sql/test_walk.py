@@ -441,6 +441,7 @@ class Walk(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_walk(database):
     database.clock.set(START)
     with database.connect() as connection:

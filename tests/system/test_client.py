@@ -246,6 +246,7 @@ def test_C003_many_are_counted_exactly(octop, send, count, number):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_C003_two_hundred_thousand_in_one_transaction(octop, count):
     @octop.task
     def f(n: int): ...

@@ -30,6 +30,7 @@ def receipts(rows):
         ("committed, not known to the worker", 1),
     ],
 )
+@pytest.mark.long
 def test_a_kill_at_any_step_leaves_everything_or_nothing(start, rows, payments, place, step, attempt):
     rows.execute("insert into deaths values (%s)", (step,))
     worker = start(application=APPLICATION).ready()

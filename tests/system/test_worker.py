@@ -48,6 +48,7 @@ KINDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_c047_c048_c049_whatever_a_task_raises_is_its_own_failure(start, rows):
     worker = start().ready()
     pids = worker.pids()
@@ -188,6 +189,7 @@ def test_an_idle_worker_starts_a_task_in_milliseconds_and_a_due_one_on_time(star
     assert 0 <= late < 0.5, late
 
 
+@pytest.mark.long
 def test_c051_a_task_that_blocks_the_loop_is_named_and_not_doubled(start, rows):
     first = start().ready()
     task_id = enqueue(rows, "block", {"seconds": 5})

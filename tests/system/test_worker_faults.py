@@ -24,6 +24,7 @@ def jobs_of(rows, task_id, what):
 
 @pytest.mark.slow
 @pytest.mark.all_versions
+@pytest.mark.long
 def test_an_async_endless_loop_ends_at_its_limit_is_frozen_and_the_worker_goes_on(start, rows):
     worker = start().ready()
     first = worker.pids()
@@ -51,6 +52,7 @@ def test_a_task_that_holds_the_interpreters_lock_is_ended_too(start, rows):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_c052_code_that_computes_without_a_pause_keeps_its_tasks_beyond_many_leases(start, rows):
     # each process gets two at once: a thread that computes, and then a loop that does nothing else any more
     worker = start(queues={"q": 2}, processes=3)
@@ -120,6 +122,7 @@ def test_c013_the_final_hook_is_called_once_with_the_last_attempt(start, rows):
 
 @pytest.mark.slow
 @pytest.mark.all_versions
+@pytest.mark.long
 def test_c004_a_job_of_many_leases_starts_once_beside_idle_workers(start, rows):
     first = start().ready()
     ids = [enqueue(rows, "nap", {"seconds": 8, "note": "long"}), enqueue(rows, "short", {"seconds": 8, "note": "long"})]
@@ -176,6 +179,7 @@ def test_c120_an_enqueue_without_a_key_waits_for_nobody(database, start):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_c001_no_task_is_lost_however_workers_are_killed(start, rows):
     chance = random.Random(20)
     workers = [start(queues={"q": 3}).ready() for _ in range(2)]

@@ -95,6 +95,7 @@ def test_no_answer_and_an_old_file_while_the_supervisor_is_stopped(start, tmp_pa
     probe.green()
 
 
+@pytest.mark.long
 def test_red_when_claims_or_beats_are_refused_and_green_when_they_are_accepted_again(start, rows, database):
     login = database.make_role("octop_worker", "octop_producer", name="jobs")
     (exchange,) = rows.execute(
@@ -150,6 +151,7 @@ def test_c059_red_while_the_database_is_away(start, rows, database):
     probe.green()
 
 
+@pytest.mark.long
 def test_red_while_a_task_holds_the_event_loop(start, rows):
     worker = start(health_port=0)
     probe = Probe(worker).green()

@@ -51,6 +51,7 @@ def held(rows, pid):
 
 @pytest.mark.slow
 @pytest.mark.timeout(TASKS // 100)
+@pytest.mark.long
 def test_c093_c096_memory_descriptors_threads_and_connections_do_not_grow(start, rows):
     worker = start(application=LASTING, queues={"q": 200}).ready()
     (pid,) = worker.pids()

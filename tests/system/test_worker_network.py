@@ -93,6 +93,7 @@ def test_c065_a_half_open_listener_notices_and_is_replaced(start_behind, rows, n
         assert worker.stop() == 0, worker.text()
 
 
+@pytest.mark.long
 def test_c065_a_half_open_heartbeat_is_replaced_before_the_lease_is_over(start, start_behind, rows, network):
     configure(rows, worker__lease_seconds=4)
     judge = start(queues={"other": 1}).ready()
@@ -172,13 +173,16 @@ def test_c065_sigterm_ends_a_worker_in_time_whose_connections_lead_nowhere(start
 # --- pgbouncer in transaction mode ------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=[0, 100], ids=["unprepared", "prepared"])
+POOLER = program()
+PREPARED = [0, 100] if POOLER is not None and version(POOLER) >= PREPARES_SINCE else [0]
+"""For how many prepared statements of a connection the pooler keeps their names; the packaged one may know of none."""
+
+
+@pytest.fixture(params=PREPARED, ids=lambda prepared: f"{prepared} prepared")
 def pooled(request, database):
     """Put a pooler before the database, with fewer connections than a worker has; return the DSN of what is behind it."""
-    if (found := program()) is None:
+    if POOLER is None:
         pytest.skip("there is no pgbouncer on this machine")
-    if request.param and version(found) < PREPARES_SINCE:
-        pytest.skip(f"this pgbouncer knows no prepared statements: {version(found)} is before {PREPARES_SINCE}")
     with Pooler(socket_of(database), USER, database=database.name, pool_size=3, prepared_max=request.param) as pooler:
         port = pooler.socket.suffix[1:]
         yield f"postgresql:///{database.name}?host={pooler.folder}&port={port}&user={USER}"

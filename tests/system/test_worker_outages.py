@@ -26,6 +26,7 @@ def read_only(rows):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_c060_while_the_server_only_reads_nothing_is_lost_and_nobody_must_be_restarted(own_server, tmp_path):
     server = own_server()
     with server.database(installed=True) as database, database.connect() as rows:

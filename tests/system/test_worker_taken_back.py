@@ -63,6 +63,7 @@ BY_HAND = {
 
 @pytest.mark.slow
 @pytest.mark.all_versions
+@pytest.mark.long
 def test_what_is_ended_by_hand_ends_in_its_worker_too_and_makes_room(start, rows):
     worker = start(queues={"q": 1}).ready()
     cases = [("tells", act) for act in BY_HAND] + [("tells_in_process", "cancelled"), ("watchful", "cancelled")]

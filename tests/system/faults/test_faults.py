@@ -30,6 +30,7 @@ def may_have(variant):
     return VARIANTS[variant].missing() is None
 
 
+@pytest.mark.long
 def test_nothing_is_lost_doubled_or_stuck_whatever_is_done_to_workers_database_network_and_clock(postgres, tmp_path):
     report = run(SEED, SECONDS, postgres.version, variant="clock" if may_have("clock") else "plain", folder=tmp_path)
     assert not report.violations, report.written()
@@ -39,6 +40,7 @@ def test_nothing_is_lost_doubled_or_stuck_whatever_is_done_to_workers_database_n
     assert {each.outcome for each in report.history.attempts} >= {"failure", "timeout", "lost", "snoozed"}
 
 
+@pytest.mark.long
 def test_nor_behind_a_pooler_that_is_restarted(postgres, tmp_path):
     if not may_have("pooled"):
         pytest.skip("there is no pgbouncer on this machine")
@@ -49,6 +51,7 @@ def test_nor_behind_a_pooler_that_is_restarted(postgres, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.long
 def test_a_standby_that_takes_over_has_all_that_a_commit_waited_for(postgres, tmp_path, kind):
     kinds = ["kill worker", "terminate", "hole then late"]
     report = run(SHORT_SEED, SHORT_SECONDS, postgres.version, variant=f"standby-{kind}", folder=tmp_path, kinds=kinds)
@@ -59,6 +62,7 @@ def test_a_standby_that_takes_over_has_all_that_a_commit_waited_for(postgres, tm
     assert committed(after(report, failover.failed_at)) > 1, "work goes on there"
 
 
+@pytest.mark.long
 def test_where_there_is_no_room_nothing_is_lost_and_work_goes_on_when_there_is_some_again(postgres, tmp_path):
     # who may not mount a small disk limits the size of files: the server hears the same at the same places
     if may_have("small-disk"):
