@@ -6,9 +6,10 @@ Each case is measured against the small one in the same round: one worker proces
 tenth is not counted). Tasks are put in by SQL. The last question is another one: a transaction held open while tasks come and go.
 """
 
+import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, LiteralString
 
@@ -143,15 +144,21 @@ def held_transaction(arena: Arena, seconds: float) -> Answer:
     return answer
 
 
-def _without(arena: Arena, seconds: float, part: float) -> list[Line]:
-    tell(f"growth: {seconds:.0f} s of the same load without a transaction")
+@contextlib.contextmanager
+def _loaded(arena: Arena) -> Iterator[tuple["Load", Any, str]]:
+    """Run a worker of a fresh database; yield what loads it, a connection that looks, and its URL."""
     with (
         arena.fresh(OCTOP) as dsn,
         octop_worker(dsn) as worker,
         pointed_at(dsn) as app,
         arena.server.connect(dsn) as look,
     ):
-        load = Load(app, worker)
+        yield Load(app, worker), look, dsn
+
+
+def _without(arena: Arena, seconds: float, part: float) -> list[Line]:
+    tell(f"growth: {seconds:.0f} s of the same load without a transaction")
+    with _loaded(arena) as (load, look, _):
         load.run(2.0)
         lines = [Line("without the transaction: at first", load.run(part), more=megabytes(look))]
         load.run(seconds - part)
@@ -160,13 +167,7 @@ def _without(arena: Arena, seconds: float, part: float) -> list[Line]:
 
 def _with(arena: Arena, seconds: float, part: float) -> list[Line]:
     lines: list[Line] = []
-    with (
-        arena.fresh(OCTOP) as dsn,
-        octop_worker(dsn) as worker,
-        pointed_at(dsn) as app,
-        arena.server.connect(dsn) as look,
-    ):
-        load = Load(app, worker)
+    with _loaded(arena) as (load, look, dsn):
 
         def note(name: str, rate: float) -> None:
             lines.append(Line(name, rate, more=megabytes(look)))
