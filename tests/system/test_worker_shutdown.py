@@ -22,9 +22,11 @@ def running(rows):
 
 def children(pid):
     """List the children of a process, the dead ones too."""
-    return [
-        int(each) for task in Path(f"/proc/{pid}/task").iterdir() for each in (task / "children").read_text().split()
-    ]
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):  # a thread that has just ended
+            found += [int(each) for each in (task / "children").read_text().split()]
+    return found
 
 
 def started(rows, times):

@@ -59,7 +59,7 @@ def wait_until(condition, seconds=20.0):
 def is_alive(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except OSError:  # it may end between the opening of the file and its reading
         return False
 
 
