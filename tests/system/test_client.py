@@ -116,6 +116,23 @@ def test_enqueues_that_are_awaited_together_share_statements_but_not_faults(octo
     assert transactions < 40
 
 
+@pytest.mark.parametrize(("calls", "commits"), [(1, 1), (2, 1), (99, 1), (200, 2), (650, 3)])
+def test_calls_that_are_awaited_at_the_same_moment_share_a_commit_and_many_are_sent_while_the_rest_is_bound(
+    octop, database, calls, commits
+):
+    @octop.task
+    def f(value: int): ...
+
+    async def story():
+        await f.enqueue(-1)
+        await asyncio.gather(*(f.enqueue(number) for number in range(calls)))
+
+    asyncio.run(story())
+    with database.connect() as connection:
+        found = connection.execute("select count(distinct xmin::text) - 1, count(*) - 1 from octop_tasks").fetchone()
+    assert found == (commits, calls)
+
+
 def test_a_cancelled_enqueue_does_not_take_the_others_with_it(octop, count):
     @octop.task
     def f(value: int): ...

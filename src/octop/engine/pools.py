@@ -142,7 +142,8 @@ class Pools:
     async def enqueue_async(self, task: NewTask, *, fresh: bool) -> tuple[str, bool]:
         """Enqueue one task, together with others that are enqueued in this event loop now; see ``JoinedEnqueue``."""
         __tracebackhide__ = True
-        return await (await self._loop_pool()).joined.enqueue(task, fresh=fresh)
+        pool = self._open_loop_pool() or await self._loop_pool()
+        return await pool.joined.enqueue(task, fresh=fresh)
 
     async def run_async(self, call: Call[R], again: Call[R] | None = None) -> R:
         """Run one call in a transaction of its own; see ``run``."""
@@ -243,13 +244,17 @@ class Pools:
                 self._dsn = _private_url(self._manner["schema"])
         return self._dsn
 
-    async def _loop_pool(self) -> "_LoopPool":
+    def _open_loop_pool(self) -> "_LoopPool | None":
         __tracebackhide__ = True
         admit(self._dsn)
         self._own()
-        loop = asyncio.get_running_loop()
-        found = self._loops.get(loop)
+        return self._loops.get(asyncio.get_running_loop())
+
+    async def _loop_pool(self) -> "_LoopPool":
+        __tracebackhide__ = True
+        found = self._open_loop_pool()
         if found is None:
+            loop = asyncio.get_running_loop()
             address = await asyncio.to_thread(self.address) if self._dsn is None else self._dsn
             for ended in [each for each in list(self._loops) if each.is_closed()]:
                 self._loops.pop(ended).abandon()
