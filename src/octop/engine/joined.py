@@ -1,9 +1,8 @@
 """Enqueues that are awaited at the same time share a statement and a commit.
 
-Whoever comes first lets those that are ready to run do their part, and then sends what has gathered and tells the others; while it waits for
-the database, the next ones gather. So a lone enqueue waits for nobody, and a thousand at once cost a few round trips. Many are not all bound
-before the first are sent: as soon as enough have gathered they go out, and the database works while Python binds the rest. No background
-task: the callers themselves do it.
+Whoever comes first lets those that are ready to run do their part, then sends what has gathered and tells the others; while it waits
+for the database, the next ones gather. So a lone enqueue waits for nobody, and a thousand at once cost a few round trips. Of many, the
+first are sent as soon as they are enough: the database works while Python binds the rest. No background task: the callers themselves do it.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ Answer = tuple[str, bool]
 Run = Callable[[Call[list[Answer]], Call[list[Answer]]], Awaitable[list[Answer]]]
 LEADERS_MAX: Final = 2
 ENOUGH: Final = 100
-"""So many are sent without waiting for more: 200 at once then cost two thirds of what they cost in one piece (benchmarks/bench_enqueue.py)."""
+"""So many are sent without waiting for more: 200 at once cost a fifth less than in one piece, see docs/explanation/performance.md."""
 TASKS_MAX: Final = 500
 PAYLOAD_CHARACTERS_MAX: Final = 1_000_000
 
