@@ -19,7 +19,7 @@ ENQUEUERS: Final = tuple(peer for peer in CONTENDERS if peer.name != "octop-insi
 PHASES: Final = {
     "enqueue": ("Enqueue in bulk", 5_000),
     "one_by_one": ("Enqueue one by one, each awaited before the next", 100),
-    "together": ("Enqueue one by one, 200 awaited concurrently", 400),
+    "together": ("Enqueue one by one, 200 awaited concurrently", 1_000),
     "transaction": ("Enqueue in the caller's transaction", 100),
 }
 WITHOUT_BULK: Final = {"celery", "dramatiq", "saq"}
@@ -29,7 +29,7 @@ def counts(peer: Peer, factor: int) -> dict[str, int]:
     """Return how many tasks each phase gets."""
     found = {phase: count * factor for phase, (_, count) in PHASES.items()}
     if peer.name in WITHOUT_BULK:
-        found["enqueue"] = found["together"] = 200 * factor
+        found["enqueue"] = 200 * factor
     elif peer.rate < SLOW:
         found["enqueue"] = 1_000 * factor
     return found
