@@ -104,8 +104,7 @@ def connections_full(stage: Stage, step: Step) -> str:
         refusals = Refusals(stage, REFUSED)
 
         def take() -> int:
-            _fill(stage, held)
-            refusals.own += 1  # that ended it
+            refusals.own += _filled(stage, held)
             return refusals.of_others()
 
         take()
@@ -114,12 +113,15 @@ def connections_full(stage: Stage, step: Step) -> str:
     return times(refused, "connections refused")
 
 
-def _fill(stage: Stage, held: contextlib.ExitStack) -> None:
-    """Connect until no connection is left."""
+def _filled(stage: Stage, held: contextlib.ExitStack) -> int:
+    """Connect until no connection is left; return how often that was refused: not at all if another fault is bringing the server down."""
     url = database_url(stage.server.url(), user=APPLICATION_ROLE)
-    with contextlib.suppress(psycopg.OperationalError):
+    try:
         for _ in range(CONNECTIONS_MAX):
             held.enter_context(contextlib.closing(psycopg.connect(url, application_name="hoarder")))
+    except psycopg.OperationalError as error:
+        return len(REFUSED.findall(str(error)))
+    return 0
 
 
 def _sessions_of_others(stage: Stage) -> list[int]:
