@@ -15,6 +15,7 @@ from tests.system.faults.excuses import (
     CRASH_REACH,
     excuse,
     is_cancel_forgotten,
+    is_claim_forgotten,
     is_forgotten,
     is_lost_claim,
     is_of_forgotten_time,
@@ -135,7 +136,8 @@ def rule_runs_follow_claims(history: History) -> Found:
             if latter.attempt < former.attempt or (again and not is_lost_claim(history, former, latter)):
                 yield task_id, f"attempt {latter.attempt} began after attempt {former.attempt}"
         for row in history.rows_of.get(task_id, ()):
-            if runs[-1].attempt > row.attempt and not is_of_forgotten_time(history, runs[-1]):
+            forgotten = is_of_forgotten_time(history, runs[-1]) or is_claim_forgotten(history, runs[-1])
+            if runs[-1].attempt > row.attempt and not forgotten:
                 yield task_id, f"attempt {runs[-1].attempt} was run, and the row counts {row.attempt}"
 
 

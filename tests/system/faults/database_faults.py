@@ -100,7 +100,7 @@ def terminated(stage: Stage, pids: list[int]) -> list[int]:
 
 def connections_full(stage: Stage, step: Step) -> str:
     """Take all connections that are left, after cutting those of the workers, so that they must ask for new ones."""
-    with contextlib.ExitStack() as held:
+    with stage.refusal_lock, contextlib.ExitStack() as held:
         refusals = Refusals(stage, REFUSED)
 
         def take() -> int:

@@ -41,7 +41,7 @@ def disk_full(stage: Stage, step: Step) -> str:
     if not stage.variant.disk:
         return ""
     ballast = _ballast(stage)
-    with stage.server_lock:
+    with stage.refusal_lock, stage.server_lock:
         stage.crashed()  # the log may find no room either
         try:
             _take(ballast, TABLE_BYTES)

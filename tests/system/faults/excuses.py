@@ -57,6 +57,15 @@ def is_lost_claim(history: History, former: Run, latter: Run) -> bool:
     )
 
 
+def is_claim_forgotten(history: History, run: Run) -> bool:
+    """Tell whether the server may know nothing of the claim of a run, because it crashed before that was safe; nobody claimed the task again:
+    it was cancelled.
+    """
+    return history.record_of(run) is None and any(
+        run.began_at - CRASH_REACH <= crash <= run.began_at + CRASH_REACH for crash in history.crashes
+    )
+
+
 def is_of_forgotten_time(history: History, run: Run) -> bool:
     """Tell whether the standby may know nothing of the claim of a run: it began after the last commit that the standby has.
 

@@ -104,8 +104,13 @@ def recorded(context: Context, place: str) -> Iterator[None]:
     entered = time.monotonic()
     _note_the_dead(context)
     run = _begin(context, place)
-    if (waited := time.monotonic() - entered) > LATE_SECONDS:  # it had begun before
-        _ledger.execute("update runs set began_at = began_at - make_interval(secs => %s) where run = %s", waited, run)
+    if (waited := time.monotonic() - entered) > LATE_SECONDS:
+        # It had begun before it could say so; or it was stopped after it had said so, and then what it said stands.
+        _ledger.execute(
+            "update runs set began_at = least(began_at, clock_timestamp() - make_interval(secs => %s)) where run = %s",
+            waited,
+            run,
+        )
     ending = "returned"
     try:
         yield

@@ -22,7 +22,7 @@ LOOK_SECONDS = 0.05
 PROGRESS_SECONDS = 10.0
 REPAIR_SECONDS_MAX = 120.0
 REST_SECONDS_MAX = 90.0
-"""Longer than any time limit, its grace, all retries that are left, and a lease: what is not final by then is stuck."""
+"""Longer than any time limit, its grace, all retries that are left, and a lease: when for so long no task has ended, what is left is stuck."""
 
 Say = Callable[[str], None]
 
@@ -69,6 +69,7 @@ def run(
         for each in producers:
             each.join(REPAIR_SECONDS_MAX)
         rest_seconds = _rest(stage, say)
+        stage.wait_for_workers()  # what is stopped while it starts can not end in order
         starts = sum(each.starts for each in stage.supervisors)
         endings = [each.stop() for each in stage.supervisors]
         left = [f"{each.name} {pid}" for each in stage.supervisors for pid in each.survivors(seconds=5)]
@@ -130,7 +131,10 @@ def _rest(stage: Stage, say: Say) -> float:
     """Wait until all tasks are final, or for so long that what is left must be stuck."""
     began = time.monotonic()
     say("      no more faults: everything comes to rest")
-    while stage.unfinished() and time.monotonic() - began < REST_SECONDS_MAX:
+    fewest, fewest_at = stage.unfinished(), began
+    while (left := stage.unfinished()) and time.monotonic() - fewest_at < REST_SECONDS_MAX:
+        if left < fewest:  # a slow machine is not a stuck one
+            fewest, fewest_at = left, time.monotonic()
         for supervisor in stage.supervisors:
             supervisor.keep()
         time.sleep(0.2)

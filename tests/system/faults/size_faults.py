@@ -41,7 +41,7 @@ LIMIT = 'limit=$1; shift; for pid; do prlimit --pid "$pid" --fsize="$limit:" 2>/
 
 def tables_can_not_grow(stage: Stage, step: Step) -> str:
     """Let the table of live tasks be as large as a file may be, and full, again and again, until others were refused as well."""
-    with stage.server_lock, stage.admin() as connection:
+    with stage.refusal_lock, stage.server_lock, stage.admin() as connection:
         refusals = Refusals(stage, REFUSED_WORDS)
 
         def fill() -> int:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from tests.system.faults.stage import Stage
 
-STRIKE_SECONDS_MAX = 90.0
+STRIKE_SECONDS_MAX = 60.0
 """Longer than some outages of the database, one after the other, and the start of a supervisor with its workers, on a machine that is busy."""
 LOOK_SECONDS = 0.05
 

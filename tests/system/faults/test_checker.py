@@ -103,6 +103,12 @@ SOUND = {
     "a claim lost in a crash, and taken over": once(
         runs=[run(claim="gone")], rows=[row(result=GONE)], crashes=[at(0.5)]
     ),
+    "a claim lost in a crash, and cancelled before the next one": history(
+        runs=[run(claim="gone")],
+        rows=[row("cancelled", 0)],
+        cancels=[Cancelling("a", "cancelled")],
+        crashes=[at(1.5)],
+    ),
     "judged a lease after an outage": twice(
         ENDLESS,
         SILENT,
@@ -185,6 +191,9 @@ BROKEN = {
         run(2, 0, 1), attempt(), run(1, 2, 3), failovers=[ASYNC]
     ),
     ("runs_follow_claims", "more than the row counts"): once(runs=[run(), run(2, 2, 3)]),
+    ("runs_follow_claims", "more than the row counts, and no crash was near"): history(
+        runs=[run(claim="gone")], rows=[row("cancelled", 0)], cancels=[Cancelling("a", "cancelled")], crashes=[at(9)]
+    ),
     ("success_is_of_the_last_attempt", "its body raised"): once(runs=[run(ending="raised")]),
     ("success_is_of_the_last_attempt", "its body died"): once(runs=[run(ending="died")]),
     ("success_is_of_the_last_attempt", "nobody ran it"): once(runs=[]),

@@ -24,9 +24,10 @@ def statement_timeout(stage: Stage, step: Step) -> str:
     """Give the application's role a statement_timeout that is too short, and a shorter one if it cuts nothing; new sessions have it."""
     first = TIMEOUTS.index(picked(TIMEOUTS[:3], step.pick))
     for value in TIMEOUTS[first:]:
-        before = stage.said(STATEMENT_WORDS)
-        with _role_with(stage, f"statement_timeout = '{value}'"):
-            time.sleep(step.seconds)
+        with stage.refusal_lock:
+            before = stage.said(STATEMENT_WORDS)
+            with _role_with(stage, f"statement_timeout = '{value}'"):
+                time.sleep(step.seconds)
         if cut := stage.said(STATEMENT_WORDS) - before:
             return f"{value} cut {cut} statements"
     return ""
@@ -41,6 +42,7 @@ def lock_timeout(stage: Stage, step: Step) -> str:
         return stage.said(LOCK_WORDS) - before
 
     with (
+        stage.refusal_lock,
         _role_with(stage, f"lock_timeout = '{value}'"),
         contextlib.suppress(psycopg.OperationalError),  # a restart of the server takes the lock away
         stage.admin() as connection,
@@ -53,12 +55,15 @@ def lock_timeout(stage: Stage, step: Step) -> str:
 
 def read_only(stage: Stage, step: Step) -> str:
     """Let all transactions be read-only, as after a failover to a node that is not promoted yet."""
-    before = stage.said(READ_ONLY_WORDS)
-    with _told(
-        stage,
-        ["alter system set default_transaction_read_only = on", "select pg_reload_conf()"],
-        ["alter system reset default_transaction_read_only", "select pg_reload_conf()"],
+    with (
+        stage.refusal_lock,
+        _told(
+            stage,
+            ["alter system set default_transaction_read_only = on", "select pg_reload_conf()"],
+            ["alter system reset default_transaction_read_only", "select pg_reload_conf()"],
+        ),
     ):
+        before = stage.said(READ_ONLY_WORDS)
         refused = lasted(step.seconds, lambda: stage.said(READ_ONLY_WORDS) - before)
     return times(refused, "statements refused")
 
