@@ -72,11 +72,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("postgres", chosen, indirect=True, scope="session", ids=[f"pg{each}" for each in chosen])
 
 
+def _on_newest(item: pytest.Item) -> bool:
+    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return parameters.get("postgres") in (None, servers.versions()[0])
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, object, object]:
     for item in items:
         if (servers.HOUSE / "tests" / "unit") in item.path.parents:
             item.add_marker("smoke")
+        if item.get_closest_marker("slow") is not None and not _on_newest(item):
+            item.add_marker("long")
     answer = yield  # now those of one version stand together
     # At the end of a run no worker shall wait for another that has just begun a long test.
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)

@@ -25,6 +25,7 @@ def home(postgres):
     shutil.rmtree(made)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_tutorial_leads_from_nothing_to_own_tasks_run_failed_and_seen(tmp_path: Path, home: Path):
     with Story(PAGE, tmp_path, more={"XDG_DATA_HOME": str(home)}) as story:

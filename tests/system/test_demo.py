@@ -65,6 +65,7 @@ def test_the_demo_shows_every_kind_and_leaves_nothing(run):
     assert not folder_of(err).exists()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_without_a_terminal_it_ends_when_all_has_ended(run):
     demo = run("demo", "--json", "--quiet", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
