@@ -100,6 +100,11 @@ faults-long: set-up-test
 faults-mutants: set-up-test
 	$(BIN)/python -m tests.system.faults --seconds $(or $(SECONDS),30) --seed $(or $(SEED),1) --mutants $(ARGS)
 
+## make faults-peers  Octop, procrastinate, pgqueuer, oban and Celery under the same faults, 15 minutes; SECONDS=60 SEED=1 ARGS='--only octop,oban'
+.PHONY: faults-peers
+faults-peers: set-up-test
+	$(BIN)/python -m tests.system.faults.peers --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) $(ARGS)
+
 ## make long-run     a million tasks of all kinds through one worker, and what it holds after each 50,000; TASKS=200000
 .PHONY: long-run
 long-run: set-up-test

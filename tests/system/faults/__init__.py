@@ -19,4 +19,5 @@ excuses.py    what may be doubled, and what may be lost
 mutants.py    the engine without one of its guards, to see that the rules notice (--mutants)
 run.py        one run from beginning to end
 report.py     what came of it: a table, the evidence, and a page that can be kept (--result)
+peers/        Octop's peers under faults of the same kinds, by hand only (`make faults-peers`)
 """
