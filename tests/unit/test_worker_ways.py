@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -64,6 +65,34 @@ def test_a_task_is_not_handed_to_a_child_that_was_ready_after_the_lease(lease_en
         else:
             assert children.child.asked == ["7"]
             assert (len(successes), outcomes) == (1, [])
+        await house.pool.close(1)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("lease_ends", [False, True])
+def test_a_task_is_not_called_by_a_thread_that_came_to_it_after_the_lease(lease_ends):
+    ran = []
+
+    def blocks():
+        ran.append("it")
+
+    async def scene():
+        house = House(blocks)
+        threads = house.runner._ways._threads
+        come, start = threading.Event(), threads.start
+        threads.start = lambda variables, call: start(variables, lambda: (come.wait(), call())[1])  # type: ignore[method-assign]
+        house.pool.add(house.holdings.accept([claimed("blocks", 7)]))
+        await until(lambda: house.holdings.running)
+        if lease_ends:
+            house.lease.until = 0.0
+        come.set()
+        await until(lambda: not house.holdings.active)
+        successes, outcomes = house.holdings.outbox.take()
+        kinds = [(outcome.kind, outcome.fence.id) for outcome in outcomes]
+        assert (len(ran), len(successes), kinds) == (
+            (0, 0, [(OutcomeKind.RELEASED, "7")]) if lease_ends else (1, 1, [])
+        )
         await house.pool.close(1)
 
     asyncio.run(scene())

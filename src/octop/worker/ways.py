@@ -63,7 +63,7 @@ class Ways:
             children: Processes for tasks that want, or must have, one of their own.
             transactions: Connections for transactional tasks.
             watchdog: Told anew when a child is ready: its start is not the task's time.
-            lease: Looked at once more after whatever a start had to wait for: a child, a connection.
+            lease: Looked at once more after whatever a start had to wait for: a thread, a child, a connection.
             holdings: Asked whether an attempt that has waited is still to be started; told of a success that is in the database already.
             written: Tells whether what a task returned is a result that can be kept, and its JSON.
             result_bytes_max: Returns the setting ``task.result_bytes_max``, for tasks that commit in a child.
@@ -98,7 +98,7 @@ class Ways:
         if definition.transactional:
             return self._in_transaction(slot, definition, context, claimed)
         if definition.run_in == "thread":
-            return self._in_thread(slot, lambda: definition.call(definition.unbind(claimed.payload), context))
+            return self._in_thread(slot, lambda: self._here(slot, definition, context, claimed))
         return _on_loop(definition, context, claimed)
 
     def check_start(self, slot: Slot, claimed: Claimed) -> None:
@@ -167,6 +167,11 @@ class Ways:
             raise error
         finally:
             del error  # it would keep this frame, and so itself
+
+    def _here(self, slot: Slot, definition: TaskDefinition, context: AttemptContext, claimed: Claimed) -> Any:
+        """Call the function in the thread that has come to it: on a busy machine, or after a SIGSTOP, long after it was told to."""
+        self.check_start(slot, claimed)
+        return definition.call(definition.unbind(claimed.payload), context)
 
     async def _in_isolation(self, slot: Slot, definition: TaskDefinition, claimed: Claimed) -> Any:
         """Run a task whose attempt was lost once: in a child, but few at a time, however many were lost together."""
