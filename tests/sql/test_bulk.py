@@ -303,7 +303,9 @@ def test_C069_an_act_that_is_the_victim_of_a_circle_of_locks_begins_anew(databas
     lock = "select from octop_tasks where id = %s for update"
     with sessions(database, 2) as (holder, actor):
         holder.execute("set deadlock_timeout = '1h'")  # so that the victim is the other one
-        actor.execute("set deadlock_timeout = '1s'")
+        actor.execute(
+            "set deadlock_timeout = '3s'"
+        )  # it looks for a circle once, after so long: by then there must be one
         with holder.connection.transaction():
             holder.execute(lock, (second,))
             acting = actor.start(lambda: actor.run(act([first, second]))).wait_until_blocked()

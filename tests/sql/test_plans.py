@@ -5,6 +5,7 @@ Each state of the tables is one test; in each, every call is made on one connect
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -330,6 +331,19 @@ def test_statistics_of_full_tables_that_are_empty_now(at):
         sweeps(judge, worker)
 
 
+def nobody_looks_back(connection: Connection[Any]) -> None:
+    """Wait until what is dead may be marked so: no snapshot here is older, and no transaction of any database, for a snapshot reckons with all."""
+    now = connection.execute("select pg_current_xact_id()::text").fetchone()
+    assert now is not None
+    ready = """
+        select pg_snapshot_xmin(pg_current_snapshot()) > %s::xid8 and not exists (
+          select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_xmin is not null)"""
+    deadline = time.monotonic() + 60
+    while connection.execute(ready, now).fetchone() != (True,):
+        assert time.monotonic() < deadline, "a session keeps its snapshot"
+        time.sleep(0.05)
+
+
 def test_dead_rows_cost_the_first_look_and_completion_nothing(at):
     with judged(at) as (judge, worker):
         connection = judge.connection
@@ -343,6 +357,7 @@ def test_dead_rows_cost_the_first_look_and_completion_nothing(at):
             [worker, worker],
         )
         connection.execute(f"delete from {LIVE} where status = 'running'")
+        nobody_looks_back(connection)
         # the first look at each index marks what is dead there
         run(connection, calls.octop_exchange(worker, wanted={"default": 1}, task_types=TYPES))
         run(connection, calls.octop_control(worker))
