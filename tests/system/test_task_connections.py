@@ -181,7 +181,8 @@ def test_nothing_of_a_session_is_left_for_the_next_task(pools, rows, role):
         first.row_factory = dict_row
         first.prepare_threshold = 1
         transaction.succeed(NOTHING, lambda _rows: None)
-    assert rows.execute("select count(*) from pg_locks where locktype = 'advisory'").fetchone() == (0,)
+    held = "select count(*) from pg_locks where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())"
+    assert rows.execute(held).fetchone() == (0,)
     with begun(pools) as transaction:
         assert transaction.connection.info.backend_pid == pid, "the session is used again"
         assert transaction.connection.execute(LOOK).fetchone() == expected
