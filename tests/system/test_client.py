@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 import uuid
-from typing import Any
 
 import pytest
 
@@ -92,64 +91,6 @@ def test_the_asynchronous_form_does_the_same_in_any_number_of_loops(octop, send,
     for _ in range(2):
         asyncio.run(story())
     assert count() == 102
-
-
-def test_enqueues_that_are_awaited_together_share_statements_but_not_faults(octop, database, count):
-    @octop.task
-    def f(value: str): ...
-
-    async def story():
-        good = [f.enqueue(str(number)) for number in range(300)]
-        bad = [f.enqueue("x" * 2_000_000), f.using(meta={"x": "y" * 70_000}).enqueue("x")]
-        answers: list[Any] = await asyncio.gather(*good[:150], *bad, *good[150:], return_exceptions=True)
-        assert [type(answer).__name__ for answer in answers[150:152]] == ["PayloadTooLargeError", "InvalidPayloadError"]
-        handles = answers[:150] + answers[152:]
-        assert [(await handle.record()).payload for handle in handles[::50]] == [
-            f'{{"value": "{n}"}}' for n in range(0, 300, 50)
-        ]
-        assert all(handle.created for handle in handles)
-
-    asyncio.run(story())
-    with database.connect() as connection:
-        transactions = connection.execute("select count(distinct xmin::text) from octop_tasks").fetchone()[0]
-    assert count() == 300
-    assert transactions < 40
-
-
-@pytest.mark.parametrize(("calls", "commits"), [(1, 1), (2, 1), (99, 1), (200, 2), (650, 3)])
-def test_calls_that_are_awaited_at_the_same_moment_share_a_commit_and_many_are_sent_while_the_rest_is_bound(
-    octop, database, calls, commits
-):
-    @octop.task
-    def f(value: int): ...
-
-    async def story():
-        await f.enqueue(-1)
-        await asyncio.gather(*(f.enqueue(number) for number in range(calls)))
-
-    asyncio.run(story())
-    with database.connect() as connection:
-        found = connection.execute("select count(distinct xmin::text) - 1, count(*) - 1 from octop_tasks").fetchone()
-    assert found == (commits, calls)
-
-
-def test_a_cancelled_enqueue_does_not_take_the_others_with_it(octop, count):
-    @octop.task
-    def f(value: int): ...
-
-    async def story():
-        await f.enqueue(-1)
-        for when in (0.0, 0.001, 0.005):
-            tasks = [asyncio.create_task(f.enqueue(number)) for number in range(40)]
-            await asyncio.sleep(when)
-            for task in tasks[::2]:
-                task.cancel()
-            answers = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 30)
-            assert [type(answer).__name__ for answer in answers[1::2]] == ["Handle"] * 20
-        await asyncio.wait_for(f.enqueue(-2), 30)
-
-    asyncio.run(story())
-    assert 62 <= count() <= 122
 
 
 def test_C015_zero_none_and_unset_reach_the_row(send, database):

@@ -9,6 +9,7 @@ import pytest
 from psycopg import sql
 
 from octop.model.ids import new_id
+from tests.processes import family_of
 from tests.system.apps.probing import Probe
 from tests.system.apps.running import enqueue, one, status, until
 
@@ -16,18 +17,8 @@ SECRET = "S3cr%40t"
 SHOWN = ("S3cr", "S3cr@t")
 
 
-def family(pid):
-    """List a process and all that descends from it."""
-    found = [pid]
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                found += family(int(child))
-    return found
-
-
 def command_lines(pid):
-    for each in family(pid):
+    for each in family_of(pid):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             yield Path(f"/proc/{each}/cmdline").read_text()
 

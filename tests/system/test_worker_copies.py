@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from tests.processes import state_of
 from tests.system.apps.running import enqueue, one, status, until
 
 FORKING = "tests.system.apps.forking:octop"
@@ -17,14 +16,6 @@ def worker(start):
     return start(application=FORKING, queues={"q": 4}).ready()
 
 
-def state(pid):
-    """Return the state of a process as the kernel names it; None = it is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return None
-
-
 @pytest.mark.parametrize("place", ["fork_on_loop", "fork_in_thread"])
 def test_a_copy_that_comes_back_ends_and_starts_nothing(worker, rows, place):
     pids = worker.pids()
@@ -33,7 +24,7 @@ def test_a_copy_that_comes_back_ends_and_starts_nothing(worker, rows, place):
         marks = [enqueue(rows, "mark", {"number": number}) for number in range(MARKS)]
     until(lambda: {status(rows, each) for each in (*forked, *marks)} == {"success"}, "all ran", worker.log)
     copies = [int(one(rows, "select result from octop_tasks where id = %s", each)) for each in forked]
-    until(lambda: {state(each) for each in copies} <= {None, "Z"}, "the copies have ended", worker.log)
+    until(lambda: {state_of(each) for each in copies} <= {None, "Z"}, "the copies have ended", worker.log)
     ran = dict(rows.execute("select job, count(*) from ledger where job ^@ 'mark' group by job").fetchall())
     assert ran == {f"mark {number}": 1 for number in range(MARKS)}, "each once"
     assert rows.execute("select distinct pid from ledger where job ^@ 'mark'").fetchall() == [(pids[0],)]

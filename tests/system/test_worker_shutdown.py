@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import children_of
 from tests.system.apps.running import Starter, enqueue, one, prepare, status, until
 
 STOPS = 4
@@ -18,15 +19,6 @@ STOPS = 4
 
 def running(rows):
     return one(rows, "select count(*) from octop_tasks where status = 'running'")
-
-
-def children(pid):
-    """List the children of a process, the dead ones too."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(OSError):  # a thread that has just ended
-            found += [int(each) for each in (task / "children").read_text().split()]
-    return found
 
 
 def started(rows, times):
@@ -151,8 +143,8 @@ def test_as_process_1_of_a_container_it_ends_on_sigterm_and_takes_leave_of_orpha
     worker = start(before=["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"])
     task_id = enqueue(rows, "leaves_an_orphan", {"seconds": 0.2})
     until(lambda: status(rows, task_id) == "success", "it ran", worker.log)
-    (first,) = children(worker.process.pid)
-    until(lambda: len(children(first)) == 1, "only the worker process is left under process 1", worker.log)
+    (first,) = children_of(worker.process.pid)
+    until(lambda: len(children_of(first)) == 1, "only the worker process is left under process 1", worker.log)
     os.kill(first, signal.SIGTERM)
     assert worker.wait(15) == 0, worker.text()
     assert one(rows, "select count(*) from octop_workers") == 0, "it has taken its leave"

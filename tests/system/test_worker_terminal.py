@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import family_of
 from tests.servers import HOUSE
 from tests.system.apps.running import EVERYDAY, enqueue, one, status, until
 
@@ -83,16 +84,6 @@ def terminal(start, database):
         yield started
 
 
-def family(pid):
-    """List a process and all that it has started, and they."""
-    found = [pid]
-    for parent in found:
-        with contextlib.suppress(OSError):
-            for task in Path(f"/proc/{parent}/task").iterdir():
-                found += [int(each) for each in (task / "children").read_text().split()]
-    return found
-
-
 def are_gone(pids):
     return not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
@@ -109,7 +100,7 @@ def ran(rows, terminal, *tasks):
 def test_c056_ctrl_c_lets_tasks_end_and_leaves_in_order(terminal, rows):
     made = terminal("--processes", "2", "--grace", "20s")
     (task_id,) = ran(rows, made, ("nap", {"seconds": 1}))
-    pids = family(made.process.pid)
+    pids = family_of(made.process.pid)
     assert len(pids) == 3, "a supervisor and its two processes"
     made.press(INTERRUPT)
     assert made.wait() == 0, made.text()
@@ -130,8 +121,8 @@ def test_c056_ctrl_c_twice_ends_all_at_once_children_too(terminal, rows):
         ("swallow",),
     )
     ids = ran(rows, made, *kinds)
-    until(lambda: len(family(made.process.pid)) == 3, "a supervisor, its process, and that of a task")
-    pids = family(made.process.pid)
+    until(lambda: len(family_of(made.process.pid)) == 3, "a supervisor, its process, and that of a task")
+    pids = family_of(made.process.pid)
     made.press(INTERRUPT)
     until(lambda: "running tasks have 60 s" in made.text(), "it says what it waits for")
     made.press(INTERRUPT)
@@ -150,14 +141,13 @@ def test_c056_ctrl_c_while_it_starts_ends_it_without_a_traceback(terminal):
     pids: set[int] = set()
 
     def has_ended():
-        pids.update(family(made.process.pid))
+        pids.update(family_of(made.process.pid))
         return made.process.poll() is not None
 
+    # An extension module that is being loaded may swallow a KeyboardInterrupt: whoever sits there presses again.
     try:
         until(has_ended, "it has ended", seconds=5)
-    except (
-        AssertionError
-    ):  # an extension module that is being loaded may swallow a KeyboardInterrupt: whoever sits there presses again
+    except AssertionError:
         made.press(INTERRUPT)
         until(has_ended, "it has ended", seconds=10)
     until(lambda: are_gone(pids), "nothing is left of it")
@@ -169,7 +159,7 @@ def test_c056_ctrl_c_while_it_starts_ends_it_without_a_traceback(terminal):
 def test_a_closed_terminal_stops_it_as_ctrl_c_does(terminal, rows):
     made = terminal("--grace", "0s")
     (task_id,) = ran(rows, made, ("nap", {"seconds": 60}))
-    pids = family(made.process.pid)
+    pids = family_of(made.process.pid)
     made.hang_up()
     assert made.wait() == 0
     assert are_gone(pids)

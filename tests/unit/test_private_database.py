@@ -17,6 +17,7 @@ from octop.engine import private_binaries, private_database, private_user
 from octop.model.errors import PrivateDatabaseError
 from octop.testing.server import private_folder
 from tests import servers
+from tests.processes import is_alive
 
 pytestmark = pytest.mark.slow  # some forty servers are started
 
@@ -54,13 +55,6 @@ def wait_until(condition, seconds=20.0):
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.01)
-
-
-def is_alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:  # it may end between the opening of the file and its reading
-        return False
 
 
 def test_answers_to_the_superuser_octop_and_keeps_the_data_over_a_stop(directory):

@@ -22,7 +22,7 @@ Answer = tuple[str, bool]
 Run = Callable[[Call[list[Answer]], Call[list[Answer]]], Awaitable[list[Answer]]]
 LEADERS_MAX: Final = 2
 ENOUGH: Final = 100
-"""So many are sent without waiting for more: 200 at once cost a fifth less than in one piece, see docs/explanation/performance.md."""
+"""So many are sent without waiting for more: the database works on them while Python binds the rest."""
 TASKS_MAX: Final = 500
 PAYLOAD_CHARACTERS_MAX: Final = 1_000_000
 

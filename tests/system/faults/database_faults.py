@@ -10,8 +10,8 @@ import time
 
 import psycopg
 
+from tests.processes import wait_for_end
 from tests.servers import database_url
-from tests.system.faults.ledger import birth_of
 from tests.system.faults.plan import Step
 from tests.system.faults.stage import APPLICATION_ROLE, CONNECTIONS_MAX, Stage, picked
 from tests.system.faults.striking import Refusals, awaited, kept_up, times
@@ -43,7 +43,7 @@ def _restarted(stage: Stage, step: Step, number: signal.Signals) -> str:
         if number != signal.SIGINT:
             stage.crashed()
         os.kill(pid, number)
-        _wait_for_end(pid)
+        wait_for_end(pid, STOP_SECONDS_MAX)
         stage.went_down()
         stage.keep_log()
         time.sleep(step.seconds)
@@ -52,15 +52,6 @@ def _restarted(stage: Stage, step: Step, number: signal.Signals) -> str:
         if number != signal.SIGINT:
             stage.crashed()
     return str(pid)
-
-
-def _wait_for_end(pid: int) -> None:
-    deadline = time.monotonic() + STOP_SECONDS_MAX
-    while birth_of(pid):
-        if time.monotonic() > deadline:
-            os.kill(pid, signal.SIGQUIT)
-            deadline += STOP_SECONDS_MAX
-        time.sleep(0.02)
 
 
 def crash_backend(stage: Stage, step: Step) -> str:

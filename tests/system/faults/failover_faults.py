@@ -9,11 +9,10 @@ import time
 
 import psycopg
 
-from tests.system.faults.ledger import birth_of
+from tests.processes import birth_of, children_of
 from tests.system.faults.plan import Step
 from tests.system.faults.stage import Stage
 from tests.system.faults.standby import senders
-from tests.system.faults.workers import children_of
 
 END_SECONDS_MAX = 10.0
 PROMOTE_SECONDS_MAX = 60

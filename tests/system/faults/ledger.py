@@ -20,6 +20,7 @@ from typing import Any, LiteralString
 import psycopg
 
 from octop import Context
+from tests.processes import birth_of
 
 VARIABLE = "OCTOP_TEST_LEDGER"
 DEATH_SECONDS_MAX = 0.5
@@ -158,15 +159,6 @@ def claim_of(context: Context) -> str:
 def _is_child() -> bool:
     main = getattr(sys.modules["__main__"], "__spec__", None)
     return getattr(main, "name", "") == "octop.worker.child"
-
-
-def birth_of(pid: int) -> int:
-    """Return when a process began, in ticks since boot; 0 = there is none, or only its zombie. A pid may be used again, with another birth."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0
-    return 0 if fields[0] in ("Z", "X") else int(fields[19])
 
 
 def _is_alive(pid: int, born: int) -> bool:

@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from tests.system.faults.ledger import birth_of
+from tests.processes import birth_of
 from tests.system.faults.plan import Step
 from tests.system.faults.stage import Stage, picked
 from tests.system.faults.striking import awaited, lasted, times

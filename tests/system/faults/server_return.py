@@ -10,7 +10,7 @@ import time
 import psycopg
 
 from octop.model.errors import PrivateDatabaseError
-from tests.system.faults.ledger import birth_of
+from tests.processes import birth_of
 from tests.system.faults.stage import Stage
 
 BACK_SECONDS_MAX = 40.0

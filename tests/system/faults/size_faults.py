@@ -13,11 +13,11 @@ from typing import Any
 import psycopg
 
 from octop.engine.private_user import run_as, server_user
+from tests.processes import children_of
 from tests.system.faults.plan import Step
 from tests.system.faults.server_return import come_back
 from tests.system.faults.stage import Stage
 from tests.system.faults.striking import Refusals, kept_up, times
-from tests.system.faults.workers import children_of
 
 TOO_LARGE = "File too large"
 REFUSED_WORDS = f"could not (?:extend|write|fallocate).*{TOO_LARGE}"

@@ -21,8 +21,9 @@ from psycopg import sql
 
 from octop.engine.install import install
 from tests import servers
+from tests.processes import birth_of
 from tests.servers import Server
-from tests.system.faults.ledger import TABLES, Ledger, birth_of
+from tests.system.faults.ledger import TABLES, Ledger
 from tests.system.faults.mutants import mutated
 from tests.system.faults.pooler import Pooler
 from tests.system.faults.proxy import LOOPBACK, Proxy

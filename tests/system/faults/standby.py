@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 
 from octop.engine.private_user import make_directory, run_as, server_user
+from tests.processes import birth_of
 from tests.servers import Server
-from tests.system.faults.ledger import birth_of
 
 KINDS = ("sync", "async")
 """Whether a commit waits for the standby."""

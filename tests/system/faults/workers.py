@@ -10,9 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-from tests.servers import HOUSE
+from tests.processes import birth_of, children_of, launched
 from tests.system.faults.history import Ending
-from tests.system.faults.ledger import VARIABLE, birth_of
+from tests.system.faults.ledger import VARIABLE
 
 APPLICATION = "tests.system.faults.bodies:octop"
 QUEUES = "quick=6,slow=6,heavy=2"
@@ -20,13 +20,6 @@ WORKER, CHILD = b"octop.worker.process", b"octop.worker.child"
 """Modules, as they stand in the command line of a process."""
 GRACE_SECONDS = 2
 STOP_SECONDS_MAX = 25.0
-
-# Ends with us, also when we are killed: what follows is the command, in the same process.
-LAUNCH = """
-import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-"""
 
 
 class Supervisor:
@@ -49,16 +42,7 @@ class Supervisor:
     def _start(self) -> subprocess.Popen[bytes]:
         self.starts += 1
         command = ["-m", "octop", "worker", "-A", APPLICATION, "-q", QUEUES, "--processes", str(self.processes)]
-        with self.log.open("ab") as output:
-            return subprocess.Popen(
-                [sys.executable, "-c", LAUNCH, *command, *self._options],
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=HOUSE,
-                start_new_session=True,
-            )
+        return launched(sys.executable, [*command, *self._options], self._environment, self.log)
 
     def keep(self) -> None:
         """Start it again if it has ended, and remember its children."""
@@ -125,16 +109,6 @@ def bent(clock: Path) -> dict[str, str]:
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     }
-
-
-def children_of(pid: int) -> list[int]:
-    """List the children of a process, of all its threads."""
-    found: list[int] = []
-    with contextlib.suppress(OSError):  # it ends in this moment
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(OSError):
-                found += map(int, (thread / "children").read_text().split())
-    return sorted(found)
 
 
 def command_of(pid: int) -> bytes:

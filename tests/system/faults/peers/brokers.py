@@ -19,9 +19,9 @@ from psycopg import sql
 
 from octop.engine.install import install
 from tests import servers
+from tests.processes import wait_for_end
 from tests.servers import Server
 from tests.system.faults.database_faults import SESSIONS
-from tests.system.faults.ledger import birth_of
 from tests.system.faults.proxy import LOOPBACK
 from tests.system.faults.stage import APPLICATION_ROLE, DATABASE_SETTINGS, picked
 
@@ -77,7 +77,7 @@ class Postgres:
     def restart(self, number: signal.Signals, seconds: float) -> str:
         pid = self.server.running.server_pid
         os.kill(pid, number)
-        _wait_for_end(pid)
+        wait_for_end(pid, STOP_SECONDS_MAX)
         time.sleep(seconds)
         self.server.start()
         return str(pid)
@@ -156,15 +156,6 @@ def _redis(*arguments: str) -> str:
     if shutil.which("redis-server") is None:
         raise FileNotFoundError("there is no redis-server on this machine (Debian: redis-server)")
     return subprocess.run(["redis-server", *arguments], capture_output=True, text=True, check=True).stdout
-
-
-def _wait_for_end(pid: int) -> None:
-    deadline = time.monotonic() + STOP_SECONDS_MAX
-    while birth_of(pid):
-        if time.monotonic() > deadline:
-            os.kill(pid, signal.SIGQUIT)
-            deadline += STOP_SECONDS_MAX
-        time.sleep(0.02)
 
 
 @contextlib.contextmanager

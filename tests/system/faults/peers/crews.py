@@ -11,10 +11,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tests.processes import birth_of, children_of, launched
 from tests.servers import HOUSE
-from tests.system.faults.ledger import birth_of
 from tests.system.faults.peers.timing import RESTART_SECONDS
-from tests.system.faults.workers import LAUNCH, children_of
 
 STOP_SECONDS_MAX = 25.0
 
@@ -41,8 +40,7 @@ class Crew:
         tell: Callable[[int, float], None],
     ) -> None:
         self.name = name
-        interpreter, *arguments = command
-        self._command = [interpreter, "-c", LAUNCH, *arguments]
+        self._command = command
         self._environment = {**os.environ, "PYTHONPATH": f"{HOUSE / 'src'}{os.pathsep}{HOUSE}", **environment}
         self._log = folder / f"{name}.log"
         self._runs_in = runs_in
@@ -56,16 +54,8 @@ class Crew:
 
     def _start(self) -> subprocess.Popen[bytes]:
         self.starts += 1
-        with self._log.open("ab") as output:
-            return subprocess.Popen(
-                self._command,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=HOUSE,
-                start_new_session=True,
-            )
+        python, *arguments = self._command
+        return launched(python, arguments, self._environment, self._log)
 
     def keep(self) -> None:
         """Start it again if it has ended: after a while, and what it left behind is ended first."""

@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
-from tests.system.faults.ledger import birth_of
+from tests.processes import birth_of
 from tests.system.faults.peers.brokers import NOBODY
 from tests.system.faults.peers.crews import Crew
 from tests.system.faults.peers.stage import Stage
