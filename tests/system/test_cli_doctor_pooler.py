@@ -1,6 +1,10 @@
-"""`octop doctor` through a real PgBouncer, in both of its modes that Octop can work with."""
+"""`octop doctor` through a real PgBouncer, in both of its modes that Octop can work with, and through a pooler that it can not ask."""
 
 from __future__ import annotations
+
+import contextlib
+import socket
+import threading
 
 import pytest
 
@@ -50,3 +54,51 @@ def test_a_pooler_in_session_mode_is_told_to_be_harmless(doctor, database):
         assert "keeps sessions apart" in finding["what"]
         assert finding["cure"] == []
         assert "LISTEN works" in finding["hint"]
+
+
+class Between:
+    """Stands between a client and the server and names a process of its own, as poolers do."""
+
+    def __init__(self, goal: str) -> None:
+        self._goal = goal
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self.port = self._door.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self._door.close()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._door.accept()
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(self._goal)
+                threading.Thread(target=self._pass, args=(client, server, False), daemon=True).start()
+                threading.Thread(target=self._pass, args=(server, client, True), daemon=True).start()
+
+    def _pass(self, source: socket.socket, goal: socket.socket, answers: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                at = data.find(b"K\x00\x00\x00\x0c") if answers else -1  # BackendKeyData: process id and secret
+                if at >= 0:
+                    data, answers = data[: at + 5] + b"\x00\x00\x00\x07" + data[at + 9 :], False
+                goal.sendall(data)
+            goal.shutdown(socket.SHUT_WR)
+
+
+@provokes("connections.pooler")
+def test_a_pooler_that_keeps_sessions_apart_is_noticed(doctor):
+    running = doctor.database.server.running
+    between = Between(str(next(running.socket_directory.glob(".s.PGSQL.[0-9]*[0-9]"))))
+    try:
+        through = (
+            f"postgresql://octop@127.0.0.1:{between.port}/{doctor.database.name}?sslmode=disable&gssencmode=disable"
+        )
+        (finding,) = doctor.findings("--only", "connections", "--dsn", through, code=0)
+        assert finding["id"] == "connections.pooler"
+        assert "keeps sessions apart" in finding["what"]
+        assert finding["cure"] == [], "LISTEN works"
+    finally:
+        between.close()
+    assert doctor.findings("--only", "connections", code=0) == []

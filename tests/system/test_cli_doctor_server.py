@@ -6,17 +6,12 @@ import contextlib
 import json
 import os
 import re
-import socket
 import struct
-import threading
-import zoneinfo
-from pathlib import Path
 
 import psycopg
 import pytest
 
 from octop.cli import entry
-from octop.cli.doctor import clocks
 from octop.engine.connect import open_connection
 from octop.engine.diagnosis import look, server
 from octop.engine.install import install
@@ -426,113 +421,3 @@ def test_a_standby_is_told_from_its_primary(own_server, whole, monkeypatch, tmp_
         hosts = ",".join(each.running.socket_directory.as_posix() for each in (standby, whole))
         both = servers.database_url(standby.url(), host=hosts, target_session_attrs="read-write")
         assert "settings.standby" not in [each["id"] for each in doctor.findings("--only", "settings", "--dsn", both)]
-
-
-# --- a pooler in between ----------------------------------------------------------------------------------------------
-
-
-class Between:
-    """Stands between a client and the server and names a process of its own, as poolers do."""
-
-    def __init__(self, goal: str) -> None:
-        self._goal = goal
-        self._door = socket.create_server(("127.0.0.1", 0))
-        self.port = self._door.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def close(self) -> None:
-        self._door.close()
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._door.accept()
-                server = socket.socket(socket.AF_UNIX)
-                server.connect(self._goal)
-                threading.Thread(target=self._pass, args=(client, server, False), daemon=True).start()
-                threading.Thread(target=self._pass, args=(server, client, True), daemon=True).start()
-
-    def _pass(self, source: socket.socket, goal: socket.socket, answers: bool) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                at = data.find(b"K\x00\x00\x00\x0c") if answers else -1  # BackendKeyData: process id and secret
-                if at >= 0:
-                    data, answers = data[: at + 5] + b"\x00\x00\x00\x07" + data[at + 9 :], False
-                goal.sendall(data)
-            goal.shutdown(socket.SHUT_WR)
-
-
-@provokes("connections.pooler")
-def test_a_pooler_that_keeps_sessions_apart_is_noticed(doctor):
-    running = doctor.database.server.running
-    between = Between(str(next(running.socket_directory.glob(".s.PGSQL.[0-9]*[0-9]"))))
-    try:
-        through = (
-            f"postgresql://octop@127.0.0.1:{between.port}/{doctor.database.name}?sslmode=disable&gssencmode=disable"
-        )
-        (finding,) = doctor.findings("--only", "connections", "--dsn", through, code=0)
-        assert finding["id"] == "connections.pooler"
-        assert "keeps sessions apart" in finding["what"]
-        assert finding["cure"] == [], "LISTEN works"
-    finally:
-        between.close()
-    assert doctor.findings("--only", "connections", code=0) == []
-
-
-# --- clocks -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("ahead", "kind", "says"),
-    [
-        (30, "clocks.skew", "ahead of the database's"),
-        (-3, "clocks.skew", "behind the database's"),
-        (90, "clocks.far_apart", "ahead of"),
-    ],
-)
-@provokes(by={"kind": {kind: [kind] for kind in ("clocks.skew", "clocks.far_apart")}})
-def test_a_clock_that_goes_wrong_is_noticed(doctor, monkeypatch, ahead, kind, says):
-    right = clocks.wall_seconds
-    monkeypatch.setattr(clocks, "wall_seconds", lambda: right() + ahead)
-    finding = doctor.one(kind)
-    assert says in finding["what"]
-    assert finding["cure"] == [{"in": "shell", "run": "timedatectl set-ntp true"}]
-    monkeypatch.undo()
-    assert doctor.findings("--only", "clocks.skew,clocks.far_apart", "--dsn", doctor.database.url, code=0) == []
-
-
-@provokes("clocks.zones_differ")
-def test_time_zones_that_differ_are_named(doctor, tmp_path):
-    """Python reads the server's own files, then one of them is an old one, then it is updated."""
-    theirs = Path(value_of_share(doctor)) / "timezone"
-    if not theirs.exists():
-        theirs = Path("/usr/share/zoneinfo")
-    mine = tmp_path / "zones"
-    for zone in clocks.ZONES:
-        (mine / zone).parent.mkdir(parents=True, exist_ok=True)
-        (mine / zone).write_bytes((theirs / zone).read_bytes())
-    try:
-        zoneinfo.reset_tzpath([str(mine)])
-        zoneinfo.ZoneInfo.clear_cache()
-        assert doctor.findings("--only", "clocks.zones_differ", code=0) == []
-        good = (mine / "Europe/Berlin").read_bytes()
-        (mine / "Europe/Berlin").write_bytes((theirs / "UTC").read_bytes())
-        (mine / "Asia/Tokyo").write_bytes(b"nonsense")
-        zoneinfo.ZoneInfo.clear_cache()
-        finding = doctor.one("clocks.zones_differ")
-        assert finding["what"] == "2 of 61 time zones are not the same in PostgreSQL and Python"
-        assert finding["detail"][0].startswith("Europe/Berlin differs from 20")
-        assert finding["detail"][1] == "Asia/Tokyo is unknown to Python"
-        (mine / "Europe/Berlin").write_bytes(good)
-        (mine / "Asia/Tokyo").write_bytes((theirs / "Asia/Tokyo").read_bytes())
-        zoneinfo.ZoneInfo.clear_cache()
-        assert doctor.findings("--only", "clocks.zones_differ", code=0) == []
-    finally:
-        zoneinfo.reset_tzpath()
-        zoneinfo.ZoneInfo.clear_cache()
-
-
-def value_of_share(doctor):
-    """Return where the server keeps its own files."""
-    with doctor.database.connect() as connection:
-        return value(connection, "select setting from pg_config where name = 'SHAREDIR'")
