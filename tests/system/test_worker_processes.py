@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.system.apps.running import enqueue, one, status, until
+from tests.processes import is_alive
+from tests.system.apps.running import enqueue, one, status, stopped, until
 
 APPLICATION = "tests.system.apps.processes:octop"
 
@@ -69,3 +70,18 @@ def test_an_exception_that_refuses_to_be_looked_at_is_stored_and_the_next_task_r
     assert [row[0] for row in outcomes] == ["failure"] * 3
     assert status(rows, last) == "success"
     assert worker.pids() == pids
+
+
+def test_a_task_over_its_limit_ends_though_its_worker_stands_still(worker, rows, tmp_path):
+    """Others end the attempt in the database soon after the limit, and begin the next one: the process must not run beside it."""
+    (pid,) = worker.pids()
+    begun = tmp_path / "begun"
+    task_id = enqueue(rows, "hold", {"seconds": 3_000, "begun": str(begun)})
+    child = int(until(lambda: begun.exists() and begun.read_text(), "it has begun", worker.log))
+    with stopped(pid):
+        until(lambda: not is_alive(child), "its process has ended", worker.log)
+        assert status(rows, task_id) == "running", "nobody else is there who would end it"
+    ended(rows, [task_id], worker)
+    found = rows.execute("select outcome, error_message from octop_attempts where task_id = %s", (task_id,)).fetchall()
+    assert found == [("timeout", "over its time limit of 2 s")]
+    assert "hold" in worker.log.read_text(), "the log says where it stood"

@@ -23,6 +23,7 @@ APPLICATION = "tests.system.apps.processes:octop"
 def question(task_type, number=0, **payload):
     values = dict.fromkeys(Claimed._fields)
     values |= {"id": str(number), "attempt": 1, "claim_id": f"c{number}", "task_type": task_type, "isolated": False}
+    values["timeout_seconds"] = 60.0
     return values | {"payload": json.dumps(payload)}
 
 

@@ -1,12 +1,14 @@
 """``python -m octop.worker.child``: runs one task at a time for its worker, in a process that may be killed.
 
 It speaks frames of JSON over the socket that it gets as its standard input. It ends when its worker does: the socket closes, and on
-Linux the kernel kills it.
+Linux the kernel kills it. Where its worker stands still, stopped by SIGSTOP or a debugger, it ends itself soon after the task's time limit:
+the sweep of others ends the attempt in the database then, and the next one must not run beside it.
 """
 
 import asyncio
 import contextlib
 import ctypes
+import faulthandler
 import os
 import queue
 import signal
@@ -31,8 +33,11 @@ from octop.worker.slot import AttemptContext
 from octop.worker.transactions import Committed, Transactions
 
 PR_SET_PDEATHSIG = 1
+STDERR: Final = 2
 # The largest value of task.result_bytes_max. As ASCII in a frame it grows to three times this at most, and so fits.
 RESULT_BYTES_MAX: Final = 67_108_864
+# After the time limit, at which a worker that can kills it; far less than the default of worker.deadline_grace_seconds.
+END_SECONDS: Final = 0.5
 
 
 def main() -> None:
@@ -63,7 +68,10 @@ def main() -> None:
     while True:
         question = inbox.get()
         identity = identity_of(question)
+        # a thread of C: it needs neither the interpreter's lock nor a task that comes back, and says where that stood
+        faulthandler.dump_traceback_later(question["timeout_seconds"] + END_SECONDS, exit=True, file=STDERR)
         answer = run_one(application, question, lambda: channel.send({"commits": True, **identity}))  # noqa: B023 - called now
+        faulthandler.cancel_dump_traceback_later()
         _end_copy(own)
         channel.send({**answer, **identity})
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import stat
 import time
+from pathlib import Path
 from typing import Any, NoReturn
 
 import octop as _octop
@@ -135,3 +137,10 @@ def fail(which: str) -> None:
 @octop.task(queue="q", max_retries=0, run_in="process")
 async def wait_in_process() -> str:
     return "awaited"
+
+
+@octop.task(queue="q", max_retries=0, timeout=2, run_in="process")
+def hold(seconds: int, begun: str) -> None:
+    """Sleep without letting go of the interpreter's lock: no thread of Python could end it."""
+    Path(begun).write_text(str(os.getpid()))
+    ctypes.PyDLL(None).sleep(seconds)

@@ -23,7 +23,8 @@ def promote_standby(stage: Stage, step: Step) -> str:
     standby, primary = stage.standby, stage.server
     if standby is None or standby is primary:
         return ""
-    with stage.server_lock:
+    # not while the primary refuses work by a fault: that would go with it, and strike nobody
+    with stage.refusal_lock, stage.server_lock:
         with stage.admin() as connection:
             for pid in senders(connection):
                 os.kill(pid, signal.SIGSTOP)
