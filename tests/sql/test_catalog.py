@@ -30,6 +30,8 @@ INLINED = {
     "octop_uuid_time(uuid)",
     "_octop_knows(text[],integer[],text,integer)",
     "_octop_parked_by(text,integer)",
+    "_octop_in_force(timestamp with time zone)",
+    "_octop_is_held(text[],text,text,text)",
 }
 INDEXES_OF_DAYS = r"^octop_tasks_done_(\d{8}|stray)"
 
@@ -270,6 +272,8 @@ def test_each_function_that_people_or_programs_may_call_is_theirs_on_purpose(dba
         "octop_retry_many",
         "octop_delete",
         "octop_delete_many",
+        "octop_hold",
+        "octop_lift",
         "octop_pause",
         "octop_resume",
         "octop_scale",

@@ -18,6 +18,8 @@ from octop.cli.policy import (
     SetCommand,
     act_on_name,
     changes,
+    check_end,
+    end_options,
     hold_told,
     nearest,
     policy_options,
@@ -117,7 +119,7 @@ def show(invocation: Invocation, queue: str) -> None:
             ("running", row["running"]),
             ("blocked", row["blocked"]),
             ("ended", ", ".join(f"{count:,} {status}" for status, count in sorted(row["ended"].items())) or "-"),
-            ("paused", hold_told(row["paused_by"], row["paused_at"], row["pause_reason"])),
+            ("paused", hold_told(row["paused_by"], row["paused_at"], row["pause_reason"], row["pause_ends_at"])),
             *values,
             ("workers", "\n".join(map(worker_told, row["served_by"]))),
             ("task types", "\n".join(f"{y['name']} ({y['waiting']:,} waiting)" for y in row["task_types"])),
@@ -152,15 +154,20 @@ def set_(invocation: Invocation, /, queue: str, limit: object, yes: bool, **give
 @queues.command()
 @queue_argument
 @click.option("--reason", default="", help="Why: shown to the next person.")
+@end_options
 @yes_option
 @global_options()
 @pass_invocation
-def pause(invocation: Invocation, queue: str, reason: str, yes: bool) -> None:
+def pause(
+    invocation: Invocation, queue: str, reason: str, ends_in: float | None, ends_at: str | None, yes: bool
+) -> None:
     """Start no more tasks of QUEUE; what runs runs on.
 
     Of a queue that is paused already the first reason stays.
     """
-    changed = _acted(invocation, queue, calls.octop_pause(queue, reason), None if yes else "pause it")
+    check_end(ends_in, ends_at)
+    order = calls.octop_hold("queue", queue, reason=reason, ends_in_seconds=ends_in, ends_at=ends_at)
+    changed = _acted(invocation, queue, order, None if yes else "pause it")
     text = f"Queue {queue} is paused."
     if not changed:
         kept = (invocation.ask(steering.queue(queue)) or {}).get("pause_reason")

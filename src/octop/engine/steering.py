@@ -190,6 +190,25 @@ def forget_queue(queue: str) -> Call[bool]:
     return Call("delete from octop_queues q where q.name = %(queue)s::text returning q.name", {"queue": queue}, bool)
 
 
+# --- holds ------------------------------------------------------------------------------------------------------------
+
+
+def list_holds() -> Call[list[Row]]:
+    """Read all holds that have not ended, the oldest first: the columns of ``octop_holds``, ``seconds``, ``ends_in_seconds`` and
+    ``parked``, the tasks that wait for it, at most 10,000.
+    """
+    return many(
+        """
+        select to_jsonb(h) || jsonb_build_object(
+                 'seconds', extract(epoch from _octop_now() - h.created_at),
+                 'ends_in_seconds', extract(epoch from h.ends_at - _octop_now()),
+                 'parked', (select count(*) from (select from octop_tasks t
+                              where t.status = 'blocked' and t.blocked_by = 'hold:' || h.id limit 10000) x))
+          from octop_holds h where coalesce(h.ends_at > _octop_now(), true) order by h.id
+        """
+    )
+
+
 # --- task types -------------------------------------------------------------------------------------------------------
 
 
@@ -199,7 +218,8 @@ def list_task_types() -> Call[list[Row]]:
     Returns:
         ``name``, the columns of ``octop_task_types`` (None for a type that no worker has declared, ``known`` is false),
         ``workers`` (living ones that know it), ``waiting``, ``blocked`` and ``running`` (among the first 10,000 tasks of that
-        status each; ``counts_cut`` tells that there are more), ``frozen`` with ``freeze_reason``, ``frozen_by``, ``frozen_at``.
+        status each; ``counts_cut`` tells that there are more), ``frozen`` with ``freeze_reason``, ``frozen_by``, ``frozen_at``,
+        ``freeze_ends_at``.
     """
     return many(
         """
@@ -228,10 +248,12 @@ def list_task_types() -> Call[list[Row]]:
           'waiting', coalesce(w.n, 0), 'blocked', coalesce(b.n, 0), 'running', coalesce(r.n, 0),
           'counts_cut', (select count(*) from waiting) >= 10000 or (select count(*) from blocked) >= 10000
                         or (select count(*) from running) >= 10000,
-          'frozen', h.target is not null, 'freeze_reason', h.reason, 'frozen_by', h.author, 'frozen_at', h.created_at)
+          'frozen', h.id is not null, 'freeze_reason', h.reason, 'frozen_by', h.author, 'frozen_at', h.created_at,
+          'freeze_ends_at', h.ends_at)
           from n
           left join octop_task_types y on y.name = n.name
-          left join octop_holds h on h.kind = 'task_type' and h.target = n.name
+          left join lateral (select x.* from octop_holds x where x.kind = 'task_type' and x.target = n.name
+                                and coalesce(x.ends_at > _octop_now(), true) order by x.cause <> 'order', x.id limit 1) h on true
           left join w on w.task_type = n.name
           left join b on b.task_type = n.name
           left join r on r.task_type = n.name

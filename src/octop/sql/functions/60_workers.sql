@@ -142,7 +142,8 @@ as $$
     'values', (select jsonb_object_agg(k.key, coalesce(c.value -> 'value', k.default_value))
                  from octop_config_keys() k left join octop_config c on c.key = k.key),
     'worker_limits', (select coalesce(jsonb_object_agg(q.name, q.worker_limit), '{}') from octop_queues q where q.worker_limit is not null),
-    'held_queues', (select coalesce(jsonb_agg(h.target order by h.target), '[]') from octop_holds h where h.kind = 'queue'),
+    -- not asked for, until somebody lifts the hold; what ends by itself is asked for, so that the next due time tells its end
+    'held_queues', (select coalesce(jsonb_agg(distinct h.target), '[]') from octop_holds h where h.kind = 'queue' and h.ends_at is null),
     'type_queues', (select coalesce(jsonb_object_agg(y.name, y.queue), '{}') from octop_task_types y where y.queue is not null))
 $$;
 comment on function octop_settings() is 'All that a worker must know of settings, limits and holds, in one answer.';
@@ -228,7 +229,7 @@ as $$
     select from octop_tasks_live t
      where t.queue = any (octop_remaining.queues) and _octop_knows(octop_remaining.task_types, octop_remaining.versions, t.task_type, t.min_version) and t.status in ('pending', 'failed')
        -- what is paused, or stopped by a limit of 0, would be waited for in vain
-       and not exists (select from octop_holds h where h.kind = 'queue' and h.target = t.queue)
+       and not exists (select from octop_holds h where h.kind = 'queue' and h.target = t.queue and _octop_in_force(h.ends_at))
        and not exists (select from octop_queues q where q.name = t.queue and q.worker_limit = 0)
     union all
     select from octop_tasks_live t

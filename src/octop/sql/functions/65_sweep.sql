@@ -192,6 +192,7 @@ begin
       perform _octop_put_off_walks(clock_timestamp() - v_began);
     end if;
   end if;
+  perform _octop_lift_ended(1000);
   unparked := _octop_unpark(2000);
   folded := _octop_fold_counters();
   days_made := 0;

@@ -58,6 +58,7 @@ grant update (worker_limit, max_retries, timeout_seconds, retry_policy), insert 
 grant update (queue, priority, max_retries, timeout_seconds, retry_policy) on octop_task_types to :"operator";
 grant execute on function
   octop_cancel(uuid, text), octop_retry(uuid), octop_delete(uuid), octop_cancel_many(uuid[], text), octop_retry_many(uuid[]), octop_delete_many(uuid[]),
-  octop_pause(text, text), octop_resume(text), octop_scale(text, integer),
-  octop_freeze(text, text), octop_thaw(text), octop_config_set(text, jsonb), octop_lost(uuid), octop_sweep(uuid), octop_make_days(integer), octop_drop_days(integer, integer), octop_uuid7(), octop_recount()
+  octop_hold(text, text, text, text, text, timestamptz), octop_lift(text, text, text, text),
+  octop_pause(text, text, timestamptz), octop_resume(text), octop_scale(text, integer),
+  octop_freeze(text, text, timestamptz), octop_thaw(text), octop_config_set(text, jsonb), octop_lost(uuid), octop_sweep(uuid), octop_make_days(integer), octop_drop_days(integer, integer), octop_uuid7(), octop_recount()
   to :"operator";
