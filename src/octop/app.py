@@ -135,6 +135,8 @@ class Octop:
                 others. Tasks of lower versions are run as before.
             transactional: True = the function gets a connection, ``octop.current().connection``, inside a transaction that
                 commits together with its success: what it does there happens once, or not at all. Default False.
+            freeze_type_on_exhaustion: True = when a task of this type uses up its retries, the type is frozen with it: later tasks of
+                the type wait until ``octop types thaw``, and an alert goes out. Default False.
 
         Returns:
             A Task.

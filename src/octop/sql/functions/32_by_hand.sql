@@ -72,6 +72,9 @@ begin
     when (v_new ->> 'worker_limit')::numeric not between 0 and 10000 then format('worker_limit must be 0 to 10000, not %s', v_new ->> 'worker_limit')
     when not ((v_new ->> 'timeout_seconds')::double precision > 0 and (v_new ->> 'timeout_seconds')::double precision <= 2678400) then
       format('timeout_seconds must be above 0 and at most 2678400 (31 days), not %s', v_new ->> 'timeout_seconds')
+    when (v_new ->> 'watermark_high')::numeric not between 1 and 100000000 then format('watermark_high must be 1 to 100000000, not %s', v_new ->> 'watermark_high')
+    when v_new ->> 'watermark_low' is not null and not coalesce((v_new ->> 'watermark_low')::numeric between 0 and (v_new ->> 'watermark_high')::numeric - 1, false) then
+      format('watermark_low must be 0 to watermark_high - 1 (%s), not %s', coalesce(((v_new ->> 'watermark_high')::numeric - 1)::text, 'there is none'), v_new ->> 'watermark_low')
     when v_new ->> 'run_in' not in ('loop', 'thread', 'process') then format('run_in must be loop, thread or process, not %s', v_new ->> 'run_in')
   end;
   if v_bad is not null then

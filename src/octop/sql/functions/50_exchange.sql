@@ -149,6 +149,9 @@ begin
   select array_agg(s.id), array_agg(s.status), array_agg(s.queue) filter (where s.status in ('pending', 'failed')),
          array_agg(s.scheduled_at) filter (where s.status in ('pending', 'failed'))
     into v_ids, v_next, v_queues, v_due from settled s;
+  if 'frozen' = any (v_next) then
+    perform _octop_freeze_exhausted(array(select u.id from unnest(v_ids, v_next) u (id, next) where u.next = 'frozen'));
+  end if;
   -- this worker is awake; others may sleep beyond the moment at which the task is due again, and this one may stop before
   if v_queues is not null then
     perform _octop_wake(v_queues, v_due);
