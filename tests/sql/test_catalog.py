@@ -29,6 +29,9 @@ INLINED = {
     "octop_uuid7()",
     "octop_uuid_time(uuid)",
     "_octop_knows(text[],integer[],text,integer)",
+    "_octop_lane_gate(octop_queues,text,text)",
+    "_octop_token_span(double precision)",
+    "_octop_tokens(text,text,text,double precision,integer)",
     "_octop_parked_by(text,integer)",
 }
 INDEXES_OF_DAYS = r"^octop_tasks_done_(\d{8}|stray)"
@@ -182,7 +185,7 @@ def test_nothing_has_a_foreign_key_to_the_tasks(dba):
 
 def test_the_hot_leaf_has_the_indexes_that_were_weighed_and_no_more(dba):
     found = column(dba, "select indexname::text from pg_indexes where tablename = 'octop_tasks_live' order by 1")
-    assert found == [f"octop_tasks_live_{each}" for each in ("blocked", "cancel", "failed", "pkey", "ready", "running")]
+    assert found == [f"octop_tasks_live_{each}" for each in ("blocked", "cancel", "failed", "lanes", "pkey", "ready", "running")]
 
 
 def test_no_trigger_stands_on_a_leaf_but_the_refusals_of_strays_and_of_unknown_statuses(dba):

@@ -55,6 +55,10 @@ grant delete on octop_queues, octop_task_types to :"operator";
 grant insert, update, delete on octop_config to :"operator";
 grant update (worker_limit, max_retries, timeout_seconds, retry_policy), insert (name, worker_limit, max_retries, timeout_seconds, retry_policy)
   on octop_queues to :"operator";
+grant update (global_limit, lane_limit, rate, burst, lane_rate, lane_burst, ordered, lane_weights, ageing_seconds, windows),
+      insert (global_limit, lane_limit, rate, burst, lane_rate, lane_burst, ordered, lane_weights, ageing_seconds, windows)
+  on octop_queues to :"operator";
+grant execute on function octop_set_limits(text, jsonb) to :"operator";
 grant update (queue, priority, max_retries, timeout_seconds, retry_policy) on octop_task_types to :"operator";
 grant execute on function
   octop_cancel(uuid, text), octop_retry(uuid), octop_delete(uuid), octop_cancel_many(uuid[], text), octop_retry_many(uuid[]), octop_delete_many(uuid[]),
