@@ -26,6 +26,7 @@ SECTIONS: Final[Sections] = {
         "failures": ("octop.cli.failures:failures", "Show what fails: alike errors together."),
         "top": ("octop.cli.top.command:top", "Watch queues, workers and tasks live, and act with keys."),
         "queues": ("octop.cli.queues:queues", "List, show, set, pause, resume, scale and reset queues."),
+        "lanes": ("octop.cli.lanes:lanes", "List the lanes of a queue."),
         "types": ("octop.cli.types:types", "List, show, set, freeze, thaw and reset task types."),
         "workers": ("octop.cli.workers:workers", "List the workers that live, and what they run."),
         "config": ("octop.cli.config:config", "Read and change the settings that rule while it runs."),

@@ -1,4 +1,4 @@
--- Who sets limits of a queue, and what is refused. Promise: a bad limit is refused where it enters, also by UPDATE, and says what would be
+-- Who sets limits and other values of a queue, and what is refused. Promise: a bad limit is refused where it enters, also by UPDATE, and says what would be
 -- right; a limit holds on all workers from the commit on; each change is in the audit.
 
 create or replace function _octop_limits_problem(p_limits jsonb) returns text
@@ -13,12 +13,13 @@ begin
   for v_key, v_value in select e.key, e.value from jsonb_each(p_limits) e where e.value <> 'null' order by e.key loop
     select b.least, b.most into v_least, v_most
       from (values ('global_limit', 0, 1000000), ('lane_limit', 1, 1000000), ('rate', 0.0000003, 10000), ('burst', 1, 1000000),
-                   ('lane_rate', 0.0000003, 10000), ('lane_burst', 1, 1000000), ('ageing_seconds', 0.001, 31536000)) b (key, least, most)
+                   ('lane_rate', 0.0000003, 10000), ('lane_burst', 1, 1000000), ('ageing_seconds', 0.001, 31536000),
+                   ('worker_limit', 0, 10000), ('max_retries', 0, 1000), ('timeout_seconds', 0.000001, 2678400)) b (key, least, most)
      where b.key = v_key;
     if found then
       if jsonb_typeof(v_value) <> 'number' or v_value::numeric not between v_least and v_most
-         or v_key in ('global_limit', 'lane_limit', 'burst', 'lane_burst') and v_value::numeric % 1 <> 0 then
-        return format('%s must be %s%s to %s, not %s', v_key, case when v_key ~ 'limit|burst' then 'a whole number, ' when v_key ~ 'rate' then 'starts per second, ' else 'seconds, ' end,
+         or v_key in ('global_limit', 'lane_limit', 'burst', 'lane_burst', 'worker_limit', 'max_retries') and v_value::numeric % 1 <> 0 then
+        return format('%s must be %s%s to %s, not %s', v_key, case when v_key ~ 'limit|burst|retries' then 'a whole number, ' when v_key ~ 'rate' then 'starts per second, ' else 'seconds, ' end,
                       v_least, v_most, v_value);
       end if;
     elsif v_key = 'ordered' then
@@ -79,7 +80,7 @@ create or replace function _octop_limits_check() returns trigger
   language plpgsql security definer set search_path from current
 as $$
 declare
-  v_problem text := _octop_limits_problem(to_jsonb(new));
+  v_problem text := _octop_limits_problem(to_jsonb(new) - array['worker_limit', 'max_retries', 'timeout_seconds']);   -- of those _octop_order_check speaks
 begin
   if v_problem is not null then
     raise exception 'octop: %', v_problem using errcode = 'OC113', hint = 'Nothing was written. null takes a limit back.';
@@ -90,40 +91,42 @@ comment on function _octop_limits_check() is 'Refuses limits, weights and window
 create or replace trigger octop_queues_limits_check before insert or update on octop_queues
   for each row execute function _octop_limits_check();
 
-create or replace function octop_set_limits(queue text, limits jsonb) returns jsonb
+create or replace function octop_set_queue(queue text, "values" jsonb) returns jsonb
   language plpgsql security definer set search_path from current
 as $$
 declare
-  v_names constant text[] := array['global_limit', 'lane_limit', 'rate', 'burst', 'lane_rate', 'lane_burst', 'ordered', 'lane_weights', 'ageing_seconds', 'windows'];
+  v_names constant text[] := array['worker_limit', 'max_retries', 'timeout_seconds', 'retry_policy', 'global_limit', 'lane_limit', 'rate', 'burst', 'lane_rate', 'lane_burst', 'ordered', 'lane_weights', 'ageing_seconds', 'windows'];
   v_wrong text;
   v_new   octop_queues;
 begin
-  perform _octop_check_target('queue', octop_set_limits.queue);
-  if octop_set_limits.limits is null or jsonb_typeof(octop_set_limits.limits) <> 'object' then
-    raise exception 'octop: limits are a JSON object' using errcode = 'OC113', hint = 'Such as {"global_limit": 20, "rate": 1.5}; null takes one back.';
+  perform _octop_check_target('queue', octop_set_queue.queue);
+  if octop_set_queue."values" is null or jsonb_typeof(octop_set_queue."values") <> 'object' then
+    raise exception 'octop: values of a queue are a JSON object' using errcode = 'OC113', hint = 'Such as {"global_limit": 20, "rate": 1.5}; null takes one back.';
   end if;
-  v_wrong := coalesce((select format('a queue has no limit named %s', k) from jsonb_object_keys(octop_set_limits.limits) k where k <> all (v_names) limit 1),
-                      _octop_limits_problem(octop_set_limits.limits));
+  v_wrong := coalesce((select format('a queue has no value named %s', k) from jsonb_object_keys(octop_set_queue."values") k where k <> all (v_names) limit 1),
+                      _octop_limits_problem(octop_set_queue."values"));
   if v_wrong is not null then
-    raise exception 'octop: %', v_wrong using errcode = 'OC113', hint = 'Nothing was written. Limits are ' || array_to_string(v_names, ', ') || '; null takes one back.';
+    raise exception 'octop: %', v_wrong using errcode = 'OC113', hint = 'Nothing was written. Values are ' || array_to_string(v_names, ', ') || '; null takes one back.';
   end if;
-  insert into octop_queues (name) values (octop_set_limits.queue) on conflict do nothing;
+  insert into octop_queues (name) values (octop_set_queue.queue) on conflict do nothing;
   -- the row first, what follows from it in the next statement
-  perform from octop_queues q where q.name = octop_set_limits.queue for update;
+  perform from octop_queues q where q.name = octop_set_queue.queue for update;
   select (jsonb_populate_record(null::octop_queues, to_jsonb(q)
            || (select coalesce(jsonb_object_agg(e.key, case when e.value = 'null' then coalesce(q.declared -> e.key, 'null') else e.value end), '{}')
-                 from jsonb_each(octop_set_limits.limits) e))).* into v_new
-    from octop_queues q where q.name = octop_set_limits.queue;
+                 from jsonb_each(octop_set_queue."values") e))).* into v_new
+    from octop_queues q where q.name = octop_set_queue.queue;
+  v_new.retry_policy := nullif(v_new.retry_policy, 'null');
   v_new.windows := nullif(v_new.windows, 'null');
   v_new.lane_weights := nullif(v_new.lane_weights, 'null');
   update octop_queues q
-     set global_limit = v_new.global_limit, lane_limit = v_new.lane_limit, rate = v_new.rate, burst = v_new.burst, lane_rate = v_new.lane_rate,
+     set worker_limit = v_new.worker_limit, max_retries = v_new.max_retries, timeout_seconds = v_new.timeout_seconds, retry_policy = v_new.retry_policy,
+         global_limit = v_new.global_limit, lane_limit = v_new.lane_limit, rate = v_new.rate, burst = v_new.burst, lane_rate = v_new.lane_rate,
          lane_burst = v_new.lane_burst, ordered = v_new.ordered, lane_weights = v_new.lane_weights, ageing_seconds = v_new.ageing_seconds, windows = v_new.windows
-   where q.name = octop_set_limits.queue;
-  perform pg_notify('octop_wake', octop_set_limits.queue);
+   where q.name = octop_set_queue.queue;
+  perform pg_notify('octop_wake', octop_set_queue.queue);
   return (select jsonb_object_agg(e.key, e.value) from octop_queues q cross join jsonb_each(to_jsonb(q)) e
-           where q.name = octop_set_limits.queue and e.key = any (v_names));
+           where q.name = octop_set_queue.queue and e.key = any (v_names));
 end $$;
-comment on function octop_set_limits(text, jsonb) is
-  'Set limits of a queue, by the names of its columns in octop_queues: {"global_limit": 20, "lane_limit": 2, "rate": 1.5, "burst": 10, "lane_rate": 0.1, "lane_burst": 2, "ordered": true, "lane_weights": {"acme": 3}, "ageing_seconds": 60, "windows": [...]}. '
-  'Those that are not named stay; null takes one back to what the application declared, else none. They hold for all claims that begin after the commit. Answers all that hold. Errors: OC110, OC113.';
+comment on function octop_set_queue(text, jsonb) is
+  'Set values of a queue, by the names of its columns in octop_queues: {"global_limit": 20, "lane_limit": 2, "rate": 1.5, "burst": 10, "lane_rate": 0.1, "lane_burst": 2, "ordered": true, "lane_weights": {"acme": 3}, "ageing_seconds": 60, "windows": [...], '
+  '"worker_limit": 5, "max_retries": 3, "timeout_seconds": 60, "retry_policy": {...}}. Those that are not named stay; null takes one back to what the application declared, else none. They hold for all claims that begin after the commit. Answers all that hold. Errors: OC110, OC113.';
