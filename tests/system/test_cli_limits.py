@@ -94,6 +94,7 @@ def test_an_application_sets_limits_in_both_forms(octop, database):
         return shown
 
     shown = asyncio.run(main())
+    assert shown is not None
     assert (shown["global_limit"], shown["rate"]) == (None, pytest.approx(100 / 60))
     assert app.queues.show_sync("mail") == {**shown, "limits_now": app.queues.show_sync("mail")["limits_now"]}
     assert app.queues.show_sync("nosuch") is None

@@ -85,9 +85,12 @@ begin
   if v_problem is not null then
     raise exception 'octop: %', v_problem using errcode = 'OC113', hint = 'Nothing was written. null takes a limit back.';
   end if;
+  if tg_op = 'UPDATE' then
+    perform pg_notify('octop_wake', new.name);   -- more may start now
+  end if;
   return new;
 end $$;
-comment on function _octop_limits_check() is 'Refuses limits, weights and windows that are none, and says what would be right (OC113).';
+comment on function _octop_limits_check() is 'Refuses limits, weights and windows that are none, and says what would be right (OC113); wakes who sleeps when a queue''s row has changed.';
 create or replace trigger octop_queues_limits_check before insert or update on octop_queues
   for each row execute function _octop_limits_check();
 
@@ -123,7 +126,6 @@ begin
          global_limit = v_new.global_limit, lane_limit = v_new.lane_limit, rate = v_new.rate, burst = v_new.burst, lane_rate = v_new.lane_rate,
          lane_burst = v_new.lane_burst, ordered = v_new.ordered, lane_weights = v_new.lane_weights, ageing_seconds = v_new.ageing_seconds, windows = v_new.windows
    where q.name = octop_set_queue.queue;
-  perform pg_notify('octop_wake', octop_set_queue.queue);
   return (select jsonb_object_agg(e.key, e.value) from octop_queues q cross join jsonb_each(to_jsonb(q)) e
            where q.name = octop_set_queue.queue and e.key = any (v_names));
 end $$;

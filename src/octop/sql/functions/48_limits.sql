@@ -84,7 +84,7 @@ begin atomic
   select greatest(0, floor(extract(epoch from _octop_now() - e.at) / extract(epoch from _octop_token_span(p_rate))))::integer,
          e.at + _octop_token_span(p_rate), e.at
     from (select greatest(_octop_now() - p_burst * _octop_token_span(p_rate),
-                          coalesce((select b.empty_at from _octop_buckets b where b.queue = p_queue and b.lane = p_lane and b.tenant = p_tenant), '-infinity')) as at) e;
+                          (select b.empty_at from _octop_buckets b where b.queue = p_queue and b.lane = p_lane and b.tenant = p_tenant)) as at) e;
 end;
 comment on function _octop_tokens(text, text, text, double precision, integer) is
   'Tokens in a bucket now, when it has, or had, its first one, and when it was empty. Inlined.';
