@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from octop.engine.call import Call
     from octop.engine.pools import Pools
+    from octop.queues import Queues
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -98,6 +99,13 @@ class Octop:
         from octop.engine.pools import Pools  # noqa: PLC0415 - loads psycopg: only when a connection is needed
 
         return Pools(self.settings.dsn, self.settings.schema, size=self._pool_size)
+
+    @property
+    def queues(self) -> "Queues":
+        """Return the queues of this application's database: set their limits, look at them."""
+        from octop.queues import Queues  # noqa: PLC0415 - few applications set limits
+
+        return Queues(self._pools)
 
     # Registering
 

@@ -233,6 +233,16 @@ WORDS: Final[Mapping[str, str]] = {
     "max_retries": "max retries",
     "timeout_seconds": "time limit",
     "retry_policy": "retry policy",
+    "global_limit": "global limit",
+    "lane_limit": "lane limit",
+    "rate": "rate",
+    "burst": "burst",
+    "lane_rate": "lane rate",
+    "lane_burst": "lane burst",
+    "ordered": "ordered",
+    "lane_weights": "lane weights",
+    "ageing_seconds": "ageing",
+    "windows": "windows",
 }
 
 

@@ -26,6 +26,7 @@ SECTIONS: Final[Sections] = {
         "failures": ("octop.cli.failures:failures", "Show what fails: alike errors together."),
         "top": ("octop.cli.top.command:top", "Watch queues, workers and tasks live, and act with keys."),
         "queues": ("octop.cli.queues:queues", "List, show, set, pause, resume, scale and reset queues."),
+        "lanes": ("octop.cli.lanes:lanes", "List the lanes of a queue."),
         "types": ("octop.cli.types:types", "List, show, set, freeze, thaw and reset task types."),
         "holds": ("octop.cli.holds:holds", "List, add and lift holds of queues, types, tenants and lanes."),
         "workers": ("octop.cli.workers:workers", "List the workers that live, and what they run."),

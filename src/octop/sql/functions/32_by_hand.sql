@@ -24,7 +24,7 @@ as $$
 declare
   v_old jsonb := case when tg_op <> 'INSERT' then to_jsonb(old) end;
   v_new jsonb := case when tg_op <> 'DELETE' then to_jsonb(new) end;
-  v_not text[] := array['declared', 'created_at', 'updated_at'];
+  v_not text[] := array['declared', 'created_at', 'updated_at', 'limited'];
   v_context text;
 begin
   get diagnostics v_context = pg_context;

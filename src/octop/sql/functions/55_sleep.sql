@@ -37,7 +37,8 @@ create or replace function octop_sleep(worker_id uuid, queues text[], seconds do
 as $$
   with w as (
     insert into _octop_sleepers as s (queue, worker_id, wake_at)
-    select u.queue, octop_sleep.worker_id, least(clock_timestamp() + make_interval(secs => octop_sleep.seconds), _octop_next_due(u.queue))
+    select u.queue, octop_sleep.worker_id, least(clock_timestamp() + make_interval(secs => octop_sleep.seconds), _octop_next_due(u.queue),
+           case when exists (select from octop_queues q where q.name = u.queue and q.limited) then _octop_limits_due(u.queue) end)
       from (select distinct q as queue from unnest(queues) q order by q) u
     on conflict (queue, worker_id) do update set wake_at = excluded.wake_at
     returning wake_at

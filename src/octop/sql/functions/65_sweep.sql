@@ -150,9 +150,10 @@ begin
    where w.beat_at < _octop_now() - greatest(10 * _octop_lease(), interval '1 hour')
      and not exists (select from octop_tasks_live t where t.status = 'running' and t.worker_id = w.id);
   delete from _octop_sleepers s where not exists (select from octop_workers w where w.id = s.worker_id);
+  perform _octop_purge_buckets(p_most);
 end $$;
 comment on function _octop_purge(integer) is
-  'Old attempts whose task is neither live nor frozen, at most so many, and rows of workers and sleepers that are long gone.';
+  'Old attempts whose task is neither live nor frozen, at most so many, rows of workers and sleepers that are long gone, and buckets of lanes that are full.';
 
 create or replace function _octop_chore_failed(what text, message text, hint text, again text) returns void
   language plpgsql set search_path from current

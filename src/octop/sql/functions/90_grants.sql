@@ -51,12 +51,19 @@ grant execute on function
   octop_error_pattern(text, text), octop_failed_attempts(timestamptz, integer)
   to :"viewer", :"operator";
 
+grant select on octop_queue_limits to :"viewer", :"operator";
+grant execute on function _octop_queue_limits(), octop_lanes(text, integer) to :"viewer", :"operator";
+
 -- operator: acts
 grant delete on octop_queues, octop_task_types to :"operator";
 grant insert, update, delete on octop_config to :"operator";
 grant update (worker_limit, max_retries, timeout_seconds, retry_policy, watermark_high, watermark_low, critical),
       insert (name, worker_limit, max_retries, timeout_seconds, retry_policy, watermark_high, watermark_low, critical)
   on octop_queues to :"operator";
+grant update (global_limit, lane_limit, rate, burst, lane_rate, lane_burst, ordered, lane_weights, ageing_seconds, windows),
+      insert (global_limit, lane_limit, rate, burst, lane_rate, lane_burst, ordered, lane_weights, ageing_seconds, windows)
+  on octop_queues to :"operator";
+grant execute on function octop_set_queue(text, jsonb) to :"operator";
 grant update (queue, priority, max_retries, timeout_seconds, retry_policy, freeze_type_on_exhaustion) on octop_task_types to :"operator";
 grant execute on function
   octop_cancel(uuid, text), octop_retry(uuid), octop_delete(uuid), octop_cancel_many(uuid[], text), octop_retry_many(uuid[]), octop_delete_many(uuid[]),
