@@ -27,7 +27,7 @@ This page is generated from its table and from the names of the tests by `tools/
 TAIL: Final = """
 ## Of parts that are not there yet
 
-Failures of limits and fairness ({flow}), of schedules ({cron}), of workflows ({workflow}) and of the dashboard ({web}) are told here when these parts are.
+Failures of schedules ({cron}), of workflows ({workflow}) and of the dashboard ({web}) are told here when these parts are.
 """
 
 
@@ -87,8 +87,12 @@ CASES: Final = (
     Case("067", "The database goes away", "A pooler in transaction mode forgets prepared statements, session locks and LISTEN.", "Nothing but LISTEN needs a session. Worker and doctor notice the pooler, and say what to do."),
     Case("069", "Locks", "Bulk acts, upkeep and workers lock in different orders.", "Rows are locked in the order of their ids, or passed by; an exchange gives way after 50 ms. Where tasks move meanwhile and a circle closes all the same, the act begins anew, and nobody is told."),
     Case("072", "Dead rows", "A transaction that somebody left open keeps dead rows, and each claim walks over them.", "A claim begins where the last one ended. The doctor names the session, the prepared transaction or the slot that keeps them."),
-    Case("075", "Priorities", "Urgent tasks never end, and the others never begin.", "Priority is strict, within a lane by due time; how long the oldest waits is in `octop_queue_summary`."),
+    Case("075", "Priorities", "Urgent tasks never end, and the others never begin.", "Priority is strict, within a lane by due time, unless the queue has `ageing_seconds`: then each such span of waiting is worth a step. How long the oldest waits is in `octop_queue_summary`."),
     Case("078", "Pauses", "Each waiting worker takes one more task after the pause.", "From the commit of the pause on, no claim gives a task of that queue. What runs ends."),
+    Case("081", "Limits", "A bucket that begins full and is refilled lets half as many again through in its first minute.", "In any span of t seconds at most rate times t and the burst start, over all workers, whatever their clocks and the order of their commits."),
+    Case("084", "Limits", "What runs is counted in the snapshot of the claim: two workers at once see one place, and both take it.", "A lock is taken first, and the count is a statement of its own, with a younger snapshot. Who finds the lock taken comes back."),
+    Case("085", "Limits", "A place is a counter: a killed worker, a cancel or a lost lease never gives it back, and the view says 0 in use.", "Places are counted from the rows that run. Rescue frees them in its own commit, and what is shown comes from the gate itself."),
+    Case("087", "Limits", "Tasks that wait for a retry fill the limit; or workers of two versions limit differently.", "Only what runs takes a place. The limit is one value in one row, for all."),
     Case("093", "Leaks", "The traceback of a failed task keeps all that the task held.", "Nothing of a task can be reached when its outcome is written."),
     Case("096", "Leaks", "An event loop per task, and none is closed.", "Descriptors, threads and connections do not grow over many thousand tasks."),
     Case("106", "Installation and upgrades", "Many processes migrate at once, and collide.", "One installs, the others wait, look again and go on, through a pooler too."),
@@ -112,7 +116,6 @@ CASES: Final = (
 )  # fmt: skip
 
 LATER: Final = {
-    "flow": ("081", "084", "085", "087"),
     "cron": ("020", "021", "022", "023", "024", "026", "029", "030", "032"),
     "workflow": ("088", "089", "090", "091"),
     "web": ("111",),

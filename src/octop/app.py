@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from octop.engine.call import Call
     from octop.engine.pools import Pools
+    from octop.queues import Queues
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -99,6 +100,13 @@ class Octop:
 
         return Pools(self.settings.dsn, self.settings.schema, size=self._pool_size)
 
+    @property
+    def queues(self) -> "Queues":
+        """Return the queues of this application's database: set their limits, look at them."""
+        from octop.queues import Queues  # noqa: PLC0415 - few applications set limits
+
+        return Queues(self._pools)
+
     # Registering
 
     @overload
@@ -135,6 +143,8 @@ class Octop:
                 others. Tasks of lower versions are run as before.
             transactional: True = the function gets a connection, ``octop.current().connection``, inside a transaction that
                 commits together with its success: what it does there happens once, or not at all. Default False.
+            freeze_type_on_exhaustion: True = when a task of this type uses up its retries, the type is frozen with it: later tasks of
+                the type wait until ``octop types thaw``, and an alert goes out. Default False.
 
         Returns:
             A Task.

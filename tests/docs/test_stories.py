@@ -43,6 +43,16 @@ def test_retry(empty_database, tmp_path):
     assert row == (12,)
 
 
+def test_limits(empty_database, tmp_path):
+    closed_to_public(empty_database)
+    with Story(
+        HOW_TO / "limits.md", tmp_path, url=empty_database.url, more={"DATABASE_URL": empty_database.url}
+    ) as story:
+        story.run()
+    row = empty_database.connect().execute("select jsonb_array_length(windows) from octop_queues").fetchone()
+    assert row == (2,)
+
+
 @pytest.fixture
 def pooler(empty_database):
     """The URL of a real PgBouncer in transaction mode before the database."""

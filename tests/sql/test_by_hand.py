@@ -156,7 +156,8 @@ def test_a_hold_of_nothing_or_of_something_else_is_refused(dba):
     hold = "insert into octop_holds (kind, target) values (%s, %s)"
     for target in ("", "x" * 201):
         assert "1 to 200 characters" in refused("OC110", dba, hold, "queue", target)
-    assert "kind must be queue or task_type, not lane" in refused("OC113", dba, hold, "lane", "x")
+    assert "kind must be queue, task_type, tenant or lane, not type" in refused("OC113", dba, hold, "type", "x")
+    assert "a lane is held in a queue" in refused("OC110", dba, hold, "lane", "x")
     assert column(dba, "select target from octop_holds") == []
 
 

@@ -29,7 +29,12 @@ INLINED = {
     "octop_uuid7()",
     "octop_uuid_time(uuid)",
     "_octop_knows(text[],integer[],text,integer)",
+    "_octop_lane_gate(octop_queues,text,text)",
+    "_octop_token_span(double precision)",
+    "_octop_tokens(text,text,text,double precision,integer)",
     "_octop_parked_by(text,integer)",
+    "_octop_in_force(timestamp with time zone)",
+    "_octop_is_held(text[],text,text,text)",
 }
 INDEXES_OF_DAYS = r"^octop_tasks_done_(\d{8}|stray)"
 
@@ -182,7 +187,9 @@ def test_nothing_has_a_foreign_key_to_the_tasks(dba):
 
 def test_the_hot_leaf_has_the_indexes_that_were_weighed_and_no_more(dba):
     found = column(dba, "select indexname::text from pg_indexes where tablename = 'octop_tasks_live' order by 1")
-    assert found == [f"octop_tasks_live_{each}" for each in ("blocked", "cancel", "failed", "pkey", "ready", "running")]
+    assert found == [
+        f"octop_tasks_live_{each}" for each in ("blocked", "cancel", "failed", "lanes", "pkey", "ready", "running")
+    ]
 
 
 def test_no_trigger_stands_on_a_leaf_but_the_refusals_of_strays_and_of_unknown_statuses(dba):
@@ -270,9 +277,12 @@ def test_each_function_that_people_or_programs_may_call_is_theirs_on_purpose(dba
         "octop_retry_many",
         "octop_delete",
         "octop_delete_many",
+        "octop_hold",
+        "octop_lift",
         "octop_pause",
         "octop_resume",
         "octop_scale",
+        "octop_set_queue",
         "octop_freeze",
         "octop_thaw",
         "octop_config_set",
@@ -303,7 +313,8 @@ def test_each_function_that_people_or_programs_may_call_is_theirs_on_purpose(dba
         )
         assert callable_ & forbidden == set(), role
         assert all(not name.startswith("_octop") or name in {
-            "_octop_now", "_octop_caller", "_octop_setting", "_octop_summary", "_octop_counted", "_octop_queue_counts"
+            "_octop_now", "_octop_caller", "_octop_setting", "_octop_summary", "_octop_counted", "_octop_queue_counts",
+            "_octop_queue_limits",
         } for name in callable_), role  # fmt: skip
 
 

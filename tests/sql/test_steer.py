@@ -74,11 +74,11 @@ def test_a_frozen_type_does_not_start_in_any_queue_and_thaw_brings_its_tasks_bac
     assert column(operator, "select octop_freeze('send', 'again')") == [False]
     assert [each.id for each in worker.claim(10)] == [other]
     assert [(task(dba, each)["status"], task(dba, each)["blocked_by"]) for each in waiting] == [
-        ("blocked", "task_type:send")
+        ("blocked", f"hold:{value(dba, 'select id from octop_holds')}")
     ] * 2
     late = add(dba, "send", queue="mail")
     assert worker.claim(10) == []
-    assert worker.sweep().unparked == 0  # it is known, and held all the same
+    assert worker.sweep().unparked == 0  # known, and held all the same
     assert column(operator, "select octop_thaw('send')") == [True]
     assert column(operator, "select octop_thaw('send')") == [False]
     claimed = worker.claim(10)

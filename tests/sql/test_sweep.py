@@ -368,7 +368,7 @@ def test_walks_over_the_running_tasks_that_take_long_are_put_off_and_rescue_is_n
     assert value(dba, "select next_at = '-infinity' from _octop_chores where name = 'running'")
     do(dba, "select _octop_put_off_walks('1 s')")
     assert value(dba, "select next_at - now() between '49 s' and '50 s' from _octop_chores where name = 'running'")
-    assert column(dba, "select name from octop_chores order by 1") == ["days", "purge", "running"]
+    assert column(dba, "select name from octop_chores order by 1") == ["alerts", "days", "purge", "running"]
 
 
 def test_a_rescue_for_nobody_reads_no_running_task(dba, judge, hire):

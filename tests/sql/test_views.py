@@ -20,7 +20,7 @@ VIEWS = {
     " running_seconds cancel_requested_at",
     "octop_queue_summary": (
         "name waiting due running blocked oldest_due_at next_due_at paused"
-        " pause_reason paused_by paused_at worker_limit workers"
+        " pause_reason paused_by paused_at worker_limit workers pause_ends_at"
     ),
     "octop_worker_summary": "id name host pid version queues task_types started_at beat_at silent_seconds state running",
     "octop_throughput": "tenant queue status total",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from octop.cli.asking import ask, can_ask
-from octop.cli.moments import DURATION, shortened, spoken
+from octop.cli.moments import DURATION, MOMENT, shortened, spoken
 from octop.cli.origin import told
 from octop.engine.call import run
 from octop.model.errors import NotPermittedError
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
     R = TypeVar("R")
 
+HOLD_SECONDS_MAX: Final = 3650 * 86400.0
 LIMIT_MAX: Final = 10_000
 """Tasks at once of one queue in one worker process."""
 
@@ -232,6 +233,16 @@ WORDS: Final[Mapping[str, str]] = {
     "max_retries": "max retries",
     "timeout_seconds": "time limit",
     "retry_policy": "retry policy",
+    "global_limit": "global limit",
+    "lane_limit": "lane limit",
+    "rate": "rate",
+    "burst": "burst",
+    "lane_rate": "lane rate",
+    "lane_burst": "lane burst",
+    "ordered": "ordered",
+    "lane_weights": "lane weights",
+    "ageing_seconds": "ageing",
+    "windows": "windows",
 }
 
 
@@ -272,11 +283,36 @@ def values_told(row: Mapping[str, Any], columns: Sequence[str]) -> list[tuple[st
     return [(WORDS[column], told(shown_value(column, row[column]), row["origins"][column])) for column in columns]
 
 
-def hold_told(role: str | None, at: str | None, reason: str | None) -> str:
-    """Return who paused or froze something, when and why; `no` when nobody did."""
+def hold_told(role: str | None, at: str | None, reason: str | None, ends_at: str | None = None) -> str:
+    """Return who paused or froze something, when, until when and why; `no` when nobody did."""
     if at is None:
         return "no"
-    return f"by {role}, {shortened(at)}{f': {reason}' if reason else ''}"
+    until = f" until {shortened(ends_at)}" if ends_at else ""
+    return f"by {role}, {shortened(at)}{until}{f': {reason}' if reason else ''}"
+
+
+def end_options(function: Any) -> Any:
+    """Take when a hold ends by itself: `ends_in` (seconds) and `ends_at`, of which at most one is given."""
+    function = click.option(
+        "--until", "ends_at", type=MOMENT, metavar="MOMENT", help="It ends by itself then: 2030-01-31T09:00Z."
+    )(function)
+    return click.option(
+        "--for", "ends_in", type=DURATION, metavar="TIME", help="It ends by itself after so long: 90m, 2h, 1d."
+    )(function)
+
+
+def check_end(ends_in: float | None, ends_at: str | None) -> None:
+    """Refuse two ends at once, and one that is no time at all.
+
+    Raises:
+        click.UsageError: They are given both, or the time is 0.
+    """
+    if ends_in is not None and ends_at is not None:
+        message = "--for and --until both say when it ends: give one"
+        raise click.UsageError(message)
+    if ends_in is not None and not 0 < ends_in <= HOLD_SECONDS_MAX:
+        message = "--for is more than 0 and at most 3650d"
+        raise click.UsageError(message)
 
 
 def worker_told(worker: Mapping[str, Any], more: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final, TypeVar
 
 import click
@@ -10,20 +11,24 @@ from octop.cli.columns import Column
 from octop.cli.completing import queue_names
 from octop.cli.groups import Group
 from octop.cli.invocation import Invocation, global_options, pass_invocation
+from octop.cli.limits import limit_options, limits_given, shown_limit, used_told
 from octop.cli.moments import spoken
-from octop.cli.origin import policy_origins
+from octop.cli.origin import policy_origins, told
 from octop.cli.policy import (
     LIMIT_MAX,
+    WORDS,
     OrDefault,
     SetCommand,
     act_on_name,
     changes,
+    check_end,
+    end_options,
     hold_told,
     nearest,
     policy_options,
     reason_told,
     reset_told,
-    said,
+    shown_value,
     values_told,
     worker_told,
     yes_option,
@@ -101,7 +106,7 @@ def show(invocation: Invocation, queue: str) -> None:
     row = invocation.ask(steering.queue(queue))
     if row is None:
         raise _unknown(invocation, queue)
-    row["origins"] = policy_origins(row, steering.QUEUE_VALUES)
+    row["origins"] = policy_origins(row, (*steering.QUEUE_VALUES, *steering.LIMITS))
     del row["set_by"]
     if invocation.as_json:
         invocation.output.json(row)
@@ -117,8 +122,9 @@ def show(invocation: Invocation, queue: str) -> None:
             ("running", row["running"]),
             ("blocked", row["blocked"]),
             ("ended", ", ".join(f"{count:,} {status}" for status, count in sorted(row["ended"].items())) or "-"),
-            ("paused", hold_told(row["paused_by"], row["paused_at"], row["pause_reason"])),
+            ("paused", hold_told(row["paused_by"], row["paused_at"], row["pause_reason"], row["pause_ends_at"])),
             *values,
+            *_limits_told(row),
             ("workers", "\n".join(map(worker_told, row["served_by"]))),
             ("task types", "\n".join(f"{y['name']} ({y['waiting']:,} waiting)" for y in row["task_types"])),
         ]
@@ -133,34 +139,47 @@ def show(invocation: Invocation, queue: str) -> None:
     metavar="N|default",
     help="Tasks at once in each worker process; default = the workers' own flags.",
 )
+@limit_options
 @policy_options
 @yes_option
 @global_options()
 @pass_invocation
 def set_(invocation: Invocation, /, queue: str, limit: object, yes: bool, **given: Any) -> None:
-    """Set values of QUEUE, for all workers: octop queues set mail --limit 5 --timeout 2m.
+    """Set values of QUEUE, for all workers: octop queues set mail --global-limit 20 --rate 100/m.
 
-    Retries, time limit and delays hold for tasks whose type says nothing. The word `default` takes a value back: what the
-    application declared holds again. For psql: UPDATE octop_queues SET max_retries = 5 WHERE name = 'mail';
+    Limits hold over all workers together, also when they race and die; --limit is that of each worker process. Retries,
+    time limit and delays hold for tasks whose type says nothing. The word `default` takes a value back: what the
+    application declared holds again. For psql: SELECT octop_set_queue('mail', '{"global_limit": 20, "rate": 1.5}');
     """
-    wanted = changes({"worker_limit": limit, **given})
-    row = _acted(invocation, queue, steering.set_queue(queue, set_=list(wanted), **wanted), None if yes else "set it")
-    values = row or {}
-    invocation.output.done({"queue": queue, **values}, said(f"Queue {queue}", values, wanted))
+    policy = ("max_retries", "timeout_seconds", "retry_policy", "retry_delays")
+    limits = limits_given({name: value for name, value in given.items() if name not in policy})
+    wanted = changes({"worker_limit": limit, **{name: given[name] for name in policy}, **limits})
+    if "retry_policy" in wanted and wanted["retry_policy"] is not None:
+        wanted["retry_policy"] = json.loads(wanted["retry_policy"])
+    row = _acted(invocation, queue, calls.octop_set_queue(queue, wanted), None if yes else "set it")
+    parts = [f"{WORDS[column]} is {_shown(column, row[column])} now" for column in wanted]
+    shown = {column: row[column] for column in steering.QUEUE_VALUES}
+    shown |= {column: row[column] for column in steering.LIMITS if row[column] is not None or column in wanted}
+    invocation.output.done({"queue": queue, **shown}, f"Queue {queue}: {', '.join(parts)}.")
 
 
 @queues.command()
 @queue_argument
 @click.option("--reason", default="", help="Why: shown to the next person.")
+@end_options
 @yes_option
 @global_options()
 @pass_invocation
-def pause(invocation: Invocation, queue: str, reason: str, yes: bool) -> None:
+def pause(
+    invocation: Invocation, queue: str, reason: str, ends_in: float | None, ends_at: str | None, yes: bool
+) -> None:
     """Start no more tasks of QUEUE; what runs runs on.
 
     Of a queue that is paused already the first reason stays.
     """
-    changed = _acted(invocation, queue, calls.octop_pause(queue, reason), None if yes else "pause it")
+    check_end(ends_in, ends_at)
+    order = calls.octop_hold("queue", queue, reason=reason, ends_in_seconds=ends_in, ends_at=ends_at)
+    changed = _acted(invocation, queue, order, None if yes else "pause it")
     text = f"Queue {queue} is paused."
     if not changed:
         kept = (invocation.ask(steering.queue(queue)) or {}).get("pause_reason")
@@ -231,6 +250,20 @@ def reset(invocation: Invocation, queue: str) -> None:
     again = "what the application declared and the workers' own flags hold"
     text = reset_told(f"Queue {queue}", again, changed=changed, forgotten=forgotten)
     invocation.output.done({"queue": queue, "changed": changed, "forgotten": forgotten}, text)
+
+
+def _shown(column: str, value: object) -> str:
+    return shown_limit(column, value) if column in steering.LIMITS else shown_value(column, value)
+
+
+def _limits_told(row: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the limits that are set, each with who set it, and what is used of them."""
+    told_ = [
+        (WORDS[column], told(shown_limit(column, row[column]), row["origins"][column]))
+        for column in steering.LIMITS
+        if row[column] is not None
+    ]
+    return [*told_, ("used now", used_told(row["limits_now"]))] if told_ else []
 
 
 def _unknown(invocation: Invocation, queue: str) -> UnknownQueueError:

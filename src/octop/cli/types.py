@@ -18,7 +18,9 @@ from octop.cli.policy import (
     SetCommand,
     act_on_name,
     changes,
+    check_end,
     doubt_about_type,
+    end_options,
     hold_told,
     nearest,
     policy_options,
@@ -129,7 +131,7 @@ def show(invocation: Invocation, task_type: str) -> None:
             ("runs in", row["run_in"]),
             *values_told(row, steering.TYPE_VALUES),
             *((name, f"{row[name]:,}{cut}") for name in ("waiting", "running", "blocked")),
-            ("frozen", hold_told(row["frozen_by"], row["frozen_at"], row["freeze_reason"])),
+            ("frozen", hold_told(row["frozen_by"], row["frozen_at"], row["freeze_reason"], row["freeze_ends_at"])),
             ("known by", "\n".join(_worker(each) for each in row["known_by"]) or "no living worker"),
         ]
     )
@@ -195,15 +197,20 @@ def reset(invocation: Invocation, task_type: str, forget: bool) -> None:
 @types.command()
 @type_argument
 @click.option("--reason", default="", help="Why: shown to the next person.")
+@end_options
 @yes_option
 @global_options()
 @pass_invocation
-def freeze(invocation: Invocation, task_type: str, reason: str, yes: bool) -> None:
+def freeze(
+    invocation: Invocation, task_type: str, reason: str, ends_in: float | None, ends_at: str | None, yes: bool
+) -> None:
     """Start no more tasks of TYPE, in any queue; what runs runs on, what waits waits without using a try.
 
     Of a type that is frozen already the first reason stays.
     """
-    changed = _acted(invocation, task_type, calls.octop_freeze(task_type, reason), None if yes else "freeze it")
+    check_end(ends_in, ends_at)
+    order = calls.octop_hold("task_type", task_type, reason=reason, ends_in_seconds=ends_in, ends_at=ends_at)
+    changed = _acted(invocation, task_type, order, None if yes else "freeze it")
     text = f"Type {task_type} is frozen."
     if not changed:
         rows = invocation.ask(steering.list_task_types())

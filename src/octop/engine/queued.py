@@ -167,7 +167,9 @@ def startable(task_types: Sequence[str]) -> Call[list[tuple[str, int, str | None
         "  from octop_tasks t"
         " where t.status in ('pending', 'failed') and t.task_type = any (%(types)s::text[])"
         "   and not exists (select from octop_holds h"
-        "                    where (h.kind, h.target) in (('queue', t.queue), ('task_type', t.task_type)))"
+        "                    where coalesce(h.ends_at > _octop_now(), true)"
+        "                      and ((h.kind, h.target) in (('queue', t.queue), ('task_type', t.task_type), ('tenant', t.tenant))"
+        "                           or (h.kind, h.target, h.queue, h.tenant) = ('lane', t.lane, t.queue, t.tenant)))"
         "   and not exists (select from octop_queues q where q.name = t.queue and q.worker_limit = 0)"
         " group by t.queue order by t.queue",
         {"types": list(task_types)},

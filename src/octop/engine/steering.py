@@ -11,6 +11,18 @@ from octop.engine.call import Call
 from octop.engine.rows import Row, many, one
 
 QUEUE_VALUES: Final = ("worker_limit", "max_retries", "timeout_seconds", "retry_policy")
+LIMITS: Final = (
+    "global_limit",
+    "lane_limit",
+    "rate",
+    "burst",
+    "lane_rate",
+    "lane_burst",
+    "ordered",
+    "lane_weights",
+    "ageing_seconds",
+    "windows",
+)
 TYPE_VALUES: Final = ("queue", "priority", "max_retries", "timeout_seconds", "retry_policy")
 """The columns that an operator may set; what the application declared for them stands in `declared`."""
 
@@ -33,8 +45,9 @@ def queue(name: str) -> Call[Row | None]:
     """Read all about one queue; None when nothing has ever named it.
 
     Returns:
-        A row of ``list_queues`` with ``max_retries``, ``timeout_seconds``, ``retry_policy``, ``declared``, ``set_by`` (by
-        column: role and moment of its last change), ``served_by`` (living workers), ``task_types`` (those that name the
+        A row of ``list_queues`` with ``max_retries``, ``timeout_seconds``, ``retry_policy``, ``LIMITS``, ``limits_now`` (what
+        holds and is used in this moment, as in ``octop_queue_limits``; None = no limits), ``declared``, ``set_by`` (by column:
+        role and moment of its last change), ``served_by`` (living workers), ``task_types`` (those that name the
         queue as theirs, or wait in it, with counts among the first 10,000) and ``ended`` (totals by status).
     """
     return Call(
@@ -48,6 +61,10 @@ def queue(name: str) -> Call[Row | None]:
         select to_jsonb(s) || jsonb_build_object(
           'oldest_due_seconds', extract(epoch from _octop_now() - s.oldest_due_at),
           'max_retries', q.max_retries, 'timeout_seconds', q.timeout_seconds, 'retry_policy', q.retry_policy,
+          'global_limit', q.global_limit, 'lane_limit', q.lane_limit, 'rate', q.rate, 'burst', q.burst,
+          'lane_rate', q.lane_rate, 'lane_burst', q.lane_burst, 'ordered', q.ordered, 'lane_weights', q.lane_weights,
+          'ageing_seconds', q.ageing_seconds, 'windows', q.windows,
+          'limits_now', (select to_jsonb(l) - 'name' from octop_queue_limits l where l.name = s.name),
           'declared', coalesce(q.declared, '{}'),
           'set_by', (select coalesce(jsonb_object_agg(x.key, jsonb_build_object('role', x.role, 'at', x.at)), '{}')
              from (select distinct on (k.key) k.key, a.role, a.at
@@ -70,7 +87,7 @@ def queue(name: str) -> Call[Row | None]:
           left join octop_queues q on q.name = s.name
          where s.name = %(name)s::text
         """,
-        {"name": name, "values": list(QUEUE_VALUES)},
+        {"name": name, "values": [*QUEUE_VALUES, *LIMITS]},
         one,
     )
 
@@ -92,78 +109,22 @@ def queue_is_known(queue: str) -> Call[bool]:
     )
 
 
-def set_queue(
-    name: str,
-    *,
-    set_: Sequence[str],
-    worker_limit: int | None = None,
-    max_retries: int | None = None,
-    timeout_seconds: float | None = None,
-    retry_policy: str | None = None,
-) -> Call[Row | None]:
-    """Set values of a queue for all workers; those that ``set_`` does not name stay.
-
-    Args:
-        name: The queue; its row is made if nobody has named it yet.
-        set_: Which of ``QUEUE_VALUES`` to set; None for one of them = what the application declared, else nothing.
-        worker_limit: Tasks at once in each worker process, 0 to 10,000.
-        max_retries: Further tries for tasks whose type says nothing, 0 to 1,000.
-        timeout_seconds: Time limit likewise, above 0, at most 31 days.
-        retry_policy: JSON text.
-
-    Returns:
-        The values that hold now.
-
-    Raises:
-        InvalidOptionError: A value is out of bounds.
-        InvalidNameError: The name is empty or longer than 200 characters.
-    """
-    return Call(
-        """
-        insert into octop_queues as q (name, worker_limit, max_retries, timeout_seconds, retry_policy)
-        values (%(name)s::text, %(worker_limit)s::integer, %(max_retries)s::integer, %(timeout_seconds)s::float8,
-                %(retry_policy)s::text::jsonb)
-        on conflict (name) do update set
-          worker_limit = case when 'worker_limit' = any (%(set)s::text[])
-            then coalesce(excluded.worker_limit, (q.declared ->> 'worker_limit')::integer) else q.worker_limit end,
-          max_retries = case when 'max_retries' = any (%(set)s::text[])
-            then coalesce(excluded.max_retries, (q.declared ->> 'max_retries')::integer) else q.max_retries end,
-          timeout_seconds = case when 'timeout_seconds' = any (%(set)s::text[])
-            then coalesce(excluded.timeout_seconds, (q.declared ->> 'timeout_seconds')::float8) else q.timeout_seconds end,
-          retry_policy = case when 'retry_policy' = any (%(set)s::text[])
-            then coalesce(excluded.retry_policy, nullif(q.declared -> 'retry_policy', 'null')) else q.retry_policy end
-        returning jsonb_build_object('worker_limit', q.worker_limit, 'max_retries', q.max_retries,
-                                     'timeout_seconds', q.timeout_seconds, 'retry_policy', q.retry_policy)
-        """,
-        {
-            "name": name,
-            "set": list(set_),
-            "worker_limit": worker_limit,
-            "max_retries": max_retries,
-            "timeout_seconds": timeout_seconds,
-            "retry_policy": retry_policy,
-        },
-        one,
-    )
-
-
 def reset_queue(queue: str) -> Call[bool]:
     """Bring back what was declared for a queue, in place of what operators set; answer whether that was anything."""
     return Call(
         """
-        update octop_queues q
-           set worker_limit = (q.declared ->> 'worker_limit')::integer,
-               max_retries = (q.declared ->> 'max_retries')::integer,
-               timeout_seconds = (q.declared ->> 'timeout_seconds')::double precision,
-               retry_policy = nullif(q.declared -> 'retry_policy', 'null')
-         where q.name = %(queue)s::text
-           and (q.worker_limit, q.max_retries, q.timeout_seconds, q.retry_policy) is distinct from
-               ((q.declared ->> 'worker_limit')::integer, (q.declared ->> 'max_retries')::integer,
-                (q.declared ->> 'timeout_seconds')::double precision, nullif(q.declared -> 'retry_policy', 'null'))
-         returning q.name
+        with was as (
+          select to_jsonb(q) as it from octop_queues q where q.name = %(queue)s::text
+        ), reset as (
+          select octop_set_queue(%(queue)s::text, (select jsonb_object_agg(k, null) from unnest(%(values)s::text[]) k)) as it
+            from was
+        )
+        select exists (select from unnest(%(values)s::text[]) k
+                        where nullif(was.it -> k, 'null') is distinct from nullif(reset.it -> k, 'null'))
+          from was, reset
         """,
-        {"queue": queue},
-        bool,
+        {"queue": queue, "values": [*QUEUE_VALUES, *LIMITS]},
+        lambda rows: bool(rows and rows[0][0]),
     )
 
 
@@ -190,6 +151,25 @@ def forget_queue(queue: str) -> Call[bool]:
     return Call("delete from octop_queues q where q.name = %(queue)s::text returning q.name", {"queue": queue}, bool)
 
 
+# --- holds ------------------------------------------------------------------------------------------------------------
+
+
+def list_holds() -> Call[list[Row]]:
+    """Read all holds that have not ended, the oldest first: the columns of ``octop_holds``, ``seconds``, ``ends_in_seconds`` and
+    ``parked``, the tasks that wait for it, at most 10,000.
+    """
+    return many(
+        """
+        select to_jsonb(h) || jsonb_build_object(
+                 'seconds', extract(epoch from _octop_now() - h.created_at),
+                 'ends_in_seconds', extract(epoch from h.ends_at - _octop_now()),
+                 'parked', (select count(*) from (select from octop_tasks t
+                              where t.status = 'blocked' and t.blocked_by = 'hold:' || h.id limit 10000) x))
+          from octop_holds h where coalesce(h.ends_at > _octop_now(), true) order by h.id
+        """
+    )
+
+
 # --- task types -------------------------------------------------------------------------------------------------------
 
 
@@ -199,7 +179,8 @@ def list_task_types() -> Call[list[Row]]:
     Returns:
         ``name``, the columns of ``octop_task_types`` (None for a type that no worker has declared, ``known`` is false),
         ``workers`` (living ones that know it), ``waiting``, ``blocked`` and ``running`` (among the first 10,000 tasks of that
-        status each; ``counts_cut`` tells that there are more), ``frozen`` with ``freeze_reason``, ``frozen_by``, ``frozen_at``.
+        status each; ``counts_cut`` tells that there are more), ``frozen`` with ``freeze_reason``, ``frozen_by``, ``frozen_at``,
+        ``freeze_ends_at``.
     """
     return many(
         """
@@ -228,10 +209,12 @@ def list_task_types() -> Call[list[Row]]:
           'waiting', coalesce(w.n, 0), 'blocked', coalesce(b.n, 0), 'running', coalesce(r.n, 0),
           'counts_cut', (select count(*) from waiting) >= 10000 or (select count(*) from blocked) >= 10000
                         or (select count(*) from running) >= 10000,
-          'frozen', h.target is not null, 'freeze_reason', h.reason, 'frozen_by', h.author, 'frozen_at', h.created_at)
+          'frozen', h.id is not null, 'freeze_reason', h.reason, 'frozen_by', h.author, 'frozen_at', h.created_at,
+          'freeze_ends_at', h.ends_at)
           from n
           left join octop_task_types y on y.name = n.name
-          left join octop_holds h on h.kind = 'task_type' and h.target = n.name
+          left join lateral (select x.* from octop_holds x where x.kind = 'task_type' and x.target = n.name
+                                and coalesce(x.ends_at > _octop_now(), true) order by x.cause <> 'order', x.id limit 1) h on true
           left join w on w.task_type = n.name
           left join b on b.task_type = n.name
           left join r on r.task_type = n.name

@@ -16,6 +16,7 @@ from octop.model.context import Context
 from octop.model.errors import InvalidArgumentsError, InvalidPayloadError, InvalidTaskError, PayloadTooLargeError
 from octop.model.json_text import RefusedError, from_text, to_text
 from octop.model.options import (
+    checked_flag,
     checked_name,
     checked_priority,
     checked_retries,
@@ -49,6 +50,7 @@ class TaskOptions(TypedDict, total=False):
     tags: Sequence[str]
     version: int
     transactional: bool
+    freeze_type_on_exhaustion: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +318,7 @@ def define(
     tags: Sequence[str] = (),
     version: int = 1,
     transactional: bool = False,
+    freeze_type_on_exhaustion: bool = False,
 ) -> TaskDefinition:
     """Make a task type of a function; for the arguments see ``Octop.task``.
 
@@ -341,6 +344,7 @@ def define(
         max_retries=None if max_retries is None else checked_retries(max_retries),
         timeout_seconds=None if timeout is None else checked_timeout(timeout),
         retry_policy=checked_retry(retry),
+        freeze_type_on_exhaustion=checked_flag(freeze_type_on_exhaustion, "freeze_type_on_exhaustion") or None,
         run_in=place,
         description=(inspect.getdoc(function) or "").partition("\n")[0][:200],
         version=checked_version(version),

@@ -82,6 +82,14 @@ def checked_retries(value: object) -> int:
     return checked_whole(value, "max_retries", 0, RETRIES_MAX)
 
 
+def checked_flag(value: object, what: str) -> bool:
+    """Return True or False, or refuse what is neither."""
+    if not isinstance(value, bool):
+        message = f"{what} is True or False, not {value!r}"
+        raise InvalidOptionError(message)
+    return value
+
+
 def checked_version(value: object, what: str = "version") -> int:
     """Return the version of a task type's code, 1 to 1,000, or refuse it."""
     return checked_whole(value, what, 1, VERSION_MAX)

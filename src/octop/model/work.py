@@ -65,6 +65,7 @@ class TaskTypePolicy:
     max_retries: int | None = None
     timeout_seconds: float | None = None
     retry_policy: Mapping[str, Any] | None = None
+    freeze_type_on_exhaustion: bool | None = None
     run_in: RunIn = "thread"
     description: str = ""
     version: int = 1

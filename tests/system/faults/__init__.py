@@ -15,6 +15,7 @@ ledger.py     what they write down, on a server of its own that no fault touches
 producers.py  who enqueues, commits, rolls back and cancels, and writes down what was meant
 history.py    all that was recorded, read at the end by reading.py
 checker.py    the rules; each names what breaks it
+limit_rules.py  those of limits and order
 excuses.py    what may be doubled, and what may be lost
 mutants.py    the engine without one of its guards, to see that the rules notice (--mutants)
 run.py        one run from beginning to end

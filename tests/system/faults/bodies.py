@@ -109,6 +109,36 @@ async def cancels_itself(context: Context) -> None:
         raise Cancel("not needed")
 
 
+@octop.task(queue="alone", max_retries=PATIENT)
+async def runs_alone(context: Context, seconds: float) -> Answer:
+    with recorded(context, "loop"):
+        await asyncio.sleep(seconds)
+        return _answer(context)
+
+
+@octop.task(queue="three", max_retries=PATIENT)
+def runs_with_two_others(context: Context, seconds: float) -> Answer:
+    with recorded(context, "thread"):
+        _block(seconds)
+        return _answer(context)
+
+
+@octop.task(queue="laned", max_retries=PATIENT)
+async def runs_in_a_lane(context: Context, seconds: float) -> Answer:
+    with recorded(context, "loop"):
+        await asyncio.sleep(seconds)
+        return _answer(context)
+
+
+@octop.task(queue="strict", max_retries=PATIENT)
+async def runs_in_order(context: Context, seconds: float) -> Answer:
+    with recorded(context, "loop"):
+        await asyncio.sleep(seconds)
+        if _chance(context) < 0.2:
+            raise LookupError("as its id has it")
+        return _answer(context)
+
+
 @octop.task(queue="slow", max_retries=1, timeout=0.5)
 async def overruns_on_loop(context: Context) -> None:
     with recorded(context, "loop"):

@@ -22,6 +22,7 @@ from tests.system.faults.excuses import (
     overlaps,
 )
 from tests.system.faults.history import FINAL, USED_UP, Count, History, Row, Run
+from tests.system.faults.limit_rules import rule_limits_held_at_every_instant, rule_strict_order_is_that_of_enqueue
 from tests.system.faults.settings import LEASE_SECONDS
 
 CAUSE_REACH = timedelta(seconds=10)
@@ -320,6 +321,8 @@ RULES: tuple[Callable[[History], Found], ...] = (
     rule_counters_equal_the_rows,
     rule_workers_end_in_order,
     rule_every_fault_strikes,
+    rule_limits_held_at_every_instant,
+    rule_strict_order_is_that_of_enqueue,
     rule_nobody_complains,
 )
 

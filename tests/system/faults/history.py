@@ -54,6 +54,8 @@ class Row(NamedTuple):
     retry_count: int
     max_retries: int
     result: Mapping[str, object] | None
+    lane: str = ""
+    seq: int = 0
 
 
 class Attempt(NamedTuple):

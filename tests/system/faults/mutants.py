@@ -90,6 +90,17 @@ MUTANTS: Mapping[str, Mutant] = {
         [Change("_octop_cancel_these", "order by t.id for update) x;", "order by t.id) x;")],
         test="tests/sql/test_sessions.py::test_a_cancel_beside_a_claim_asks_the_worker_and_takes_nothing_from_it",
     ),
+    # a claim counts what runs without the queue's lock: two at once see the same free place
+    "limit": Mutant(
+        [
+            Change(
+                "_octop_claim_limited",
+                "if not pg_try_advisory_xact_lock(_octop_queue_key(p_queue)) then",
+                "if false then",
+            )
+        ],
+        test="tests/sql/test_limits.py::test_one_exchange_at_a_time_starts_tasks_of_a_limited_queue_and_another_does_not_wait",
+    ),
     # what is enqueued on a connection of the caller's is committed at once, whatever becomes of his transaction
     "transaction": Mutant(),
 }

@@ -29,6 +29,10 @@ CANCEL_SECONDS_MAX = 1.0
 NAPS = (bodies.naps_on_loop, bodies.naps_in_thread, bodies.naps_in_process)
 NAP_SECONDS = (0.05, 0.3, 1.0, 3.0)
 """The longest is longer than the lease."""
+LIMITED = (bodies.runs_alone, bodies.runs_with_two_others, bodies.runs_in_a_lane, bodies.runs_in_order)
+SHORT_SECONDS = (0.0, 0.02, 0.1)
+LANED = (bodies.runs_in_a_lane, bodies.runs_in_order)
+LANES = ("a", "b", "c")
 
 WEIGHTS = {
     bodies.quick_on_loop: 20,
@@ -45,10 +49,14 @@ WEIGHTS = {
     bodies.overruns_on_loop: 2,
     bodies.overruns_in_thread: 2,
     bodies.overruns_in_process: 1,
+    bodies.runs_alone: 6,
+    bodies.runs_with_two_others: 6,
+    bodies.runs_in_a_lane: 10,
+    bodies.runs_in_order: 8,
 }
 
-INSERT = "insert into octop_tasks (id, task_type, queue, payload) values (%s, %s, %s, %s::jsonb)"
-ENQUEUE = "select octop_enqueue(%s, %s::jsonb, queue => %s, id => %s::uuid)"
+INSERT = "insert into octop_tasks (id, task_type, queue, lane, payload) values (%s, %s, %s, %s, %s::jsonb)"
+ENQUEUE = "select octop_enqueue(%s, %s::jsonb, queue => %s, lane => %s, id => %s::uuid)"
 
 
 class Meant(NamedTuple):
@@ -57,9 +65,10 @@ class Meant(NamedTuple):
     id: str
     task: Any
     arguments: dict[str, object]
+    lane: str = ""
 
     def call(self) -> PreparedCall[Any]:
-        caller: PreparedCall[Any] = self.task.using(id=self.id).call(**self.arguments)
+        caller: PreparedCall[Any] = self.task.using(id=self.id, lane=self.lane).call(**self.arguments)
         return caller
 
 
@@ -69,7 +78,9 @@ def meant(chance: random.Random) -> Meant:
     arguments: dict[str, object] = {}
     if task in NAPS:
         (arguments["seconds"],) = chance.choices(NAP_SECONDS, (6, 4, 2, 1))
-    return Meant(new_id(), task, arguments)
+    if task in LIMITED:
+        arguments["seconds"] = chance.choice(SHORT_SECONDS)
+    return Meant(new_id(), task, arguments, chance.choice(LANES) if task in LANED else "")
 
 
 class Producer:
@@ -192,18 +203,18 @@ Way = Callable[[psycopg.Connection[Any], Sequence[Meant]], None]
 def _insert(connection: psycopg.Connection[Any], tasks: Sequence[Meant]) -> None:
     for each in tasks:
         call = each.call().task
-        connection.execute(INSERT, (each.id, call.task_type, call.declared_queue, call.payload))
+        connection.execute(INSERT, (each.id, call.task_type, call.declared_queue, each.lane, call.payload))
 
 
 def _function(connection: psycopg.Connection[Any], tasks: Sequence[Meant]) -> None:
     for each in tasks:
         call = each.call().task
-        connection.execute(ENQUEUE, (call.task_type, call.payload, call.declared_queue, each.id))
+        connection.execute(ENQUEUE, (call.task_type, call.payload, call.declared_queue, each.lane, each.id))
 
 
 def _single(connection: psycopg.Connection[Any], tasks: Sequence[Meant]) -> None:
     for each in tasks:
-        each.task.using(id=each.id, connection=connection).enqueue_sync(**each.arguments)
+        each.task.using(id=each.id, lane=each.lane, connection=connection).enqueue_sync(**each.arguments)
 
 
 def _many(connection: psycopg.Connection[Any], tasks: Sequence[Meant]) -> None:

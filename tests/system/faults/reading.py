@@ -32,7 +32,8 @@ FULL_DISK = ("No space left on device", "File too large")
 """The only panics that are in order: of a log that finds no room."""
 
 ROWS: LiteralString = """
-select t.id::text, t.task_type, t.queue, t.status, t.attempt, t.claim_id::text, t.retry_count, coalesce(t.max_retries, y.max_retries, 3), t.result
+select t.id::text, t.task_type, t.queue, t.status, t.attempt, t.claim_id::text, t.retry_count, coalesce(t.max_retries, y.max_retries, 3), t.result,
+       t.lane, t.seq
   from octop_tasks t left join octop_task_types y on y.name = t.task_type
 """
 ATTEMPTS: LiteralString = (

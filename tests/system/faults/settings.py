@@ -14,3 +14,11 @@ SETTINGS = {
     "task.retry_cap_seconds": "0.5",
 }
 LEASE_SECONDS = float(SETTINGS["worker.lease_seconds"])
+
+LIMITS: dict[str, dict[str, object]] = {
+    "alone": {"global_limit": 1},
+    "three": {"global_limit": 3},
+    "laned": {"lane_limit": 2},
+    "strict": {"ordered": True},
+}
+"""Queues with limits; by these the checker judges."""

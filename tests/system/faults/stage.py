@@ -6,6 +6,7 @@ Each supervisor has a proxy of its own, as if on a machine of its own: it may be
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import shutil
 import tempfile
@@ -27,7 +28,7 @@ from tests.system.faults.ledger import TABLES, Ledger
 from tests.system.faults.mutants import mutated
 from tests.system.faults.pooler import Pooler
 from tests.system.faults.proxy import LOOPBACK, Proxy
-from tests.system.faults.settings import SETTINGS
+from tests.system.faults.settings import LIMITS, SETTINGS
 from tests.system.faults.small_disk import server_on_small_disk
 from tests.system.faults.standby import PRIMARY_SETTINGS, standing_by
 from tests.system.faults.variants import PLAIN, Variant
@@ -249,3 +250,5 @@ def _prepare(server: Server) -> None:
         with connection.transaction():
             for key, value in SETTINGS.items():
                 connection.execute("select octop_config_set(%s, %s::jsonb)", (key, value))
+            for queue, limits in LIMITS.items():
+                connection.execute("select octop_set_queue(%s, %s::jsonb)", (queue, json.dumps(limits)))

@@ -90,7 +90,19 @@ ASYNC, SYNC = (Failover(kind, kept_until=at(5), failed_at=at(7)) for kind in ("a
 LATE = batch(meant=5.5, ended=6)
 """Acknowledged after the last commit that the standby has."""
 
+
+def both(queue, lane, second, seqs=(1, 2), committed=-1.0):
+    """Two tasks of one lane, the first from 0 to 1 s, the other from then on."""
+    rows = [row(id=id)._replace(queue=queue, lane=lane, seq=seq) for id, seq in zip("ab", seqs, strict=True)]
+    runs = [run(), run(1, second, second + 1)._replace(task_id="b")]
+    return history(batches=[batch("committed", "a", "b", meant=-10, ended=committed)], runs=runs, rows=rows)
+
+
 SOUND = {
+    "one after the other": both("alone", "", 1),
+    "in order": both("strict", "x", 1),
+    "enqueued first, and committed when the other was on its way already": both("strict", "x", 2, seqs=(2, 1)),
+    "at once in two lanes, one would be too many": both("laned", "x", 0.5),
     "one run": once(),
     "a failure and a success": twice(run(ending="raised"), attempt()),
     "killed, and its lease lost": twice(run(ended=2, ending="died"), LOST),
@@ -233,6 +245,9 @@ BROKEN = {
     ("workers_end_in_order", "an exit code"): once(endings=[Ending("w1", 1)]),
     ("workers_end_in_order", "a process is left"): once(left_behind=["w1 123"]),
     ("every_fault_strikes", "nobody was there"): once(troubles=[Trouble("kill worker", at(0), at(0), hit="")]),
+    ("limits_held_at_every_instant", "two at once"): both("alone", "", 0.5),
+    ("limits_held_at_every_instant", "two at once in a strict lane"): both("strict", "x", 0.5),
+    ("strict_order_is_that_of_enqueue", "the second first"): both("strict", "x", 2, seqs=(2, 1), committed=-9),
     ("nobody_complains", "a traceback"): once(complaints=["w1.log: Traceback (most recent call last): …"]),
 }
 

@@ -15,7 +15,7 @@ from tests.system.faults.history import Ending
 from tests.system.faults.ledger import VARIABLE
 
 APPLICATION = "tests.system.faults.bodies:octop"
-QUEUES = "quick=6,slow=6,heavy=2"
+QUEUES = "quick=6,slow=6,heavy=2,alone=3,three=4,laned=6,strict=6"
 WORKER, CHILD = b"octop.worker.process", b"octop.worker.child"
 """Modules, as they stand in the command line of a process."""
 GRACE_SECONDS = 2

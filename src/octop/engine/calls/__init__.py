@@ -14,6 +14,8 @@ if TYPE_CHECKING:
         octop_config_set,
         octop_delete,
         octop_freeze,
+        octop_hold,
+        octop_lift,
         octop_pause,
         octop_resume,
         octop_retry,
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     )
     from octop.engine.calls.bulk import octop_cancel_many, octop_delete_many, octop_retry_many
     from octop.engine.calls.exchange import octop_doubt, octop_doubtful, octop_exchange, octop_sleep
+    from octop.engine.calls.queues import octop_lanes, octop_set_queue
     from octop.engine.calls.tasks import octop_enqueue_many, octop_task
     from octop.engine.calls.workers import (
         octop_beat,
@@ -55,6 +58,9 @@ __all__ = [
     "octop_enqueue_many",
     "octop_exchange",
     "octop_freeze",
+    "octop_hold",
+    "octop_lanes",
+    "octop_lift",
     "octop_lost",
     "octop_owned",
     "octop_pause",
@@ -65,6 +71,7 @@ __all__ = [
     "octop_retry",
     "octop_retry_many",
     "octop_scale",
+    "octop_set_queue",
     "octop_settings",
     "octop_sleep",
     "octop_sweep",
@@ -72,7 +79,7 @@ __all__ = [
     "octop_thaw",
 ]
 
-_MODULES: Final = ("acts", "bulk", "exchange", "tasks", "workers")
+_MODULES: Final = ("acts", "bulk", "exchange", "queues", "tasks", "workers")
 
 
 def __getattr__(name: str) -> Any:

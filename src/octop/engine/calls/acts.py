@@ -32,6 +32,57 @@ def octop_delete(id: str) -> Call[bool]:
     return Call("select octop_delete(%(id)s::text::uuid)", {"id": id}, lambda rows: bool(first_value(rows)))
 
 
+def octop_hold(
+    kind: str,
+    target: str,
+    *,
+    queue: str = "",
+    tenant: str = "",
+    reason: str = "",
+    ends_at: str | None = None,
+    ends_in_seconds: float | None = None,
+) -> Call[bool]:
+    """Hold a queue, task type, tenant or lane on all workers; answer False if such an order was there already.
+
+    Args:
+        kind: ``queue``, ``task_type``, ``tenant`` or ``lane``.
+        target: Its name.
+        queue: Of a lane: where it lies.
+        tenant: Of a lane: whose it is.
+        reason: Why; cut at 1,000 characters.
+        ends_at: When it ends by itself, ISO 8601 with a zone. None = see the next.
+        ends_in_seconds: The same, from now on the database's clock. None = when somebody lifts it.
+
+    Raises:
+        InvalidNameError: No such name can be.
+        InvalidOptionError: There is no such kind.
+        InvalidTimeError: The end has passed.
+    """
+    return Call(
+        "select octop_hold(%(kind)s::text, %(target)s::text, %(queue)s::text, %(tenant)s::text, %(reason)s::text,"
+        " coalesce(%(ends_at)s::text::timestamptz, _octop_now() + make_interval(secs => %(seconds)s::float8)))",
+        {
+            "kind": kind,
+            "target": target,
+            "queue": queue,
+            "tenant": tenant,
+            "reason": reason,
+            "ends_at": ends_at,
+            "seconds": ends_in_seconds,
+        },
+        lambda rows: bool(first_value(rows)),
+    )
+
+
+def octop_lift(kind: str, target: str, *, queue: str = "", tenant: str = "") -> Call[bool]:
+    """Lift a hold, whatever its cause; answer False if nothing was held. See ``octop_hold`` for the arguments."""
+    return Call(
+        "select octop_lift(%(kind)s::text, %(target)s::text, %(queue)s::text, %(tenant)s::text)",
+        {"kind": kind, "target": target, "queue": queue, "tenant": tenant},
+        lambda rows: bool(first_value(rows)),
+    )
+
+
 def octop_pause(queue: str, reason: str = "") -> Call[bool]:
     """Pause a queue on all workers; answer False if it was paused already."""
     return Call(

@@ -18,6 +18,7 @@ def _policies(task_types: Sequence[TaskTypePolicy]) -> str:
                 "max_retries": policy.max_retries,
                 "timeout_seconds": policy.timeout_seconds,
                 "retry_policy": dict(policy.retry_policy) if policy.retry_policy is not None else None,
+                "freeze_type_on_exhaustion": policy.freeze_type_on_exhaustion,
                 "run_in": policy.run_in,
                 "description": policy.description,
                 "version": policy.version,

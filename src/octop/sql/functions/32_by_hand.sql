@@ -6,7 +6,8 @@ create or replace function _octop_order_of(kind text, old jsonb, new jsonb, cont
   language sql immutable
   return case
     when kind = 'octop_holds' and coalesce(new, old) ->> 'kind' = 'queue' then case when new is null then 'resume' else 'pause' end
-    when kind = 'octop_holds' then case when new is null then 'thaw' else 'freeze' end
+    when kind = 'octop_holds' and coalesce(new, old) ->> 'kind' = 'task_type' then case when new is null then 'thaw' else 'freeze' end
+    when kind = 'octop_holds' then case when new is null then 'lift' else 'hold' end
     else case when new is null then 'forget '
               -- an application says what its code says; of a new row nothing but the function that makes it tells its from a person's
               when old is null and context ~ '[[:<:]](octop_register|octop_declare_task_types)["(]'
@@ -15,7 +16,7 @@ create or replace function _octop_order_of(kind text, old jsonb, new jsonb, cont
          || case kind when 'octop_queues' then 'queue' else 'task type' end
   end;
 comment on function _octop_order_of(text, jsonb, jsonb, text) is
-  'The word for a change of a row in a table of orders, as functions and command say it: pause, resume, freeze, thaw, or set, declare (by an application, which the call stack tells, PG_CONTEXT), forget with queue or task type.';
+  'The word for a change of a row in a table of orders, as functions and command say it: pause, resume, freeze, thaw, hold, lift, or set, declare (by an application, which the call stack tells, PG_CONTEXT), forget with queue or task type.';
 
 create or replace function _octop_audit_table_change() returns trigger
   language plpgsql security definer set search_path from current
@@ -23,7 +24,7 @@ as $$
 declare
   v_old jsonb := case when tg_op <> 'INSERT' then to_jsonb(old) end;
   v_new jsonb := case when tg_op <> 'DELETE' then to_jsonb(new) end;
-  v_not text[] := array['declared', 'created_at', 'updated_at'];
+  v_not text[] := array['declared', 'created_at', 'updated_at', 'limited'];
   v_context text;
 begin
   get diagnostics v_context = pg_context;
@@ -54,7 +55,7 @@ declare
   v_value text;
   v_bad   text;
 begin
-  foreach v_key in array array['name', 'queue', 'target'] loop
+  foreach v_key in array array['name', 'queue'] loop
     v_value := v_new ->> v_key;
     if _octop_has_control(v_value) then
       raise exception 'octop: the % has a control character: %', v_key, left(v_value, 200)
@@ -71,19 +72,19 @@ begin
     when (v_new ->> 'worker_limit')::numeric not between 0 and 10000 then format('worker_limit must be 0 to 10000, not %s', v_new ->> 'worker_limit')
     when not ((v_new ->> 'timeout_seconds')::double precision > 0 and (v_new ->> 'timeout_seconds')::double precision <= 2678400) then
       format('timeout_seconds must be above 0 and at most 2678400 (31 days), not %s', v_new ->> 'timeout_seconds')
+    when (v_new ->> 'watermark_high')::numeric not between 1 and 100000000 then format('watermark_high must be 1 to 100000000, not %s', v_new ->> 'watermark_high')
+    when v_new ->> 'watermark_low' is not null and not coalesce((v_new ->> 'watermark_low')::numeric between 0 and (v_new ->> 'watermark_high')::numeric - 1, false) then
+      format('watermark_low must be 0 to watermark_high - 1 (%s), not %s', coalesce(((v_new ->> 'watermark_high')::numeric - 1)::text, 'there is none'), v_new ->> 'watermark_low')
     when v_new ->> 'run_in' not in ('loop', 'thread', 'process') then format('run_in must be loop, thread or process, not %s', v_new ->> 'run_in')
-    when v_new ->> 'kind' not in ('queue', 'task_type') then format('kind must be queue or task_type, not %s', v_new ->> 'kind')
   end;
   if v_bad is not null then
-    raise exception 'octop: %', v_bad using errcode = 'OC113', hint = case when v_bad like 'kind %' then 'Nothing was written. A hold is of a queue or of a task type.'
-                                                                          else 'Nothing was written. null is the default.' end;
+    raise exception 'octop: %', v_bad using errcode = 'OC113', hint = 'Nothing was written. null is the default.';
   end if;
   return new;
 end $$;
-comment on function _octop_order_check() is 'Refuses names that are none and numbers out of bounds in queues, task types and holds, and says the bounds (OC110, OC113).';
+comment on function _octop_order_check() is 'Refuses names that are none and numbers out of bounds in queues and task types, and says the bounds (OC110, OC113).';
 create or replace trigger octop_queues_name_check before insert or update on octop_queues for each row execute function _octop_order_check();
 create or replace trigger octop_task_types_name_check before insert or update on octop_task_types for each row execute function _octop_order_check();
-create or replace trigger octop_holds_name_check before insert or update on octop_holds for each row execute function _octop_order_check();
 
 create or replace function _octop_policy_check() returns trigger
   language plpgsql security definer set search_path from current

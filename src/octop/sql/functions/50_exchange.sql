@@ -3,12 +3,14 @@
 -- ready index and TID scans, with any statistics. Rows are moved by DELETE and INSERT: an UPDATE across leaves would make others
 -- fail with 40001. Order of locks: outcomes before claims; whoever meets a locked row there is thrown out after 50 ms and comes back careful.
 
-create or replace function _octop_complete(p_worker uuid, p_ids uuid[], p_attempts integer[], p_claims uuid[], p_results text[], p_careful boolean)
-  returns integer
+-- it answered one number before
+drop function if exists _octop_complete(uuid, uuid[], integer[], uuid[], text[], boolean);
+create or replace function _octop_complete(p_worker uuid, p_ids uuid[], p_attempts integer[], p_claims uuid[], p_results text[], p_careful boolean,
+                                           out kept integer, out freed text[])
   language plpgsql set search_path from current
 as $$
+#variable_conflict use_column
 declare
-  v_kept integer;
   v_tids tid[];
 begin
   if p_careful then
@@ -40,13 +42,13 @@ begin
     select k.tenant, k.queue, 'success', (_octop_now() at time zone 'UTC')::date, count(*), sum(extract(epoch from k.scheduled_at)),
            min(k.scheduled_at), max(k.scheduled_at)
       from kept k group by k.tenant, k.queue
-    returning n
+    returning n, queue
   )
-  select coalesce(sum(c.n), 0) into v_kept from counted c;
-  return v_kept;
+  select coalesce(sum(c.n), 0), array(select q.name from octop_queues q where q.limited and exists (select from counted x where x.queue = q.name))
+    into _octop_complete.kept, _octop_complete.freed from counted c;
 end $$;
 comment on function _octop_complete(uuid, uuid[], integer[], uuid[], text[], boolean) is
-  'Plain successes: from live to today''s history, fenced. Answers how many were still this worker''s.';
+  'Plain successes: from live to today''s history, fenced. Answers how many were still this worker''s, and in which queues with limits places became free.';
 
 create or replace function _octop_settle(p_outcomes jsonb, p_careful boolean)
   returns table (id uuid, verdict text)
@@ -62,6 +64,7 @@ declare
   v_next    text[];
   v_queues  text[];
   v_due     timestamptz[];
+  v_freed   text[];
 begin
   if p_careful then
     v_tids := array(select t.ctid from jsonb_to_recordset(p_outcomes) o (id uuid) join octop_tasks_live t on t.id between o.id and o.id for update of t skip locked);
@@ -147,11 +150,18 @@ begin
       from settled s group by 1, 2, 3, 4
   )
   select array_agg(s.id), array_agg(s.status), array_agg(s.queue) filter (where s.status in ('pending', 'failed')),
-         array_agg(s.scheduled_at) filter (where s.status in ('pending', 'failed'))
-    into v_ids, v_next, v_queues, v_due from settled s;
+         array_agg(s.scheduled_at) filter (where s.status in ('pending', 'failed')),
+         array(select q.name from octop_queues q where q.limited and exists (select from settled x where x.queue = q.name))
+    into v_ids, v_next, v_queues, v_due, v_freed from settled s;
+  if 'frozen' = any (v_next) then
+    perform _octop_freeze_exhausted(array(select u.id from unnest(v_ids, v_next) u (id, next) where u.next = 'frozen'));
+  end if;
   -- this worker is awake; others may sleep beyond the moment at which the task is due again, and this one may stop before
   if v_queues is not null then
     perform _octop_wake(v_queues, v_due);
+  end if;
+  if v_freed <> '{}' then
+    perform _octop_freed(v_freed);
   end if;
   return query select u.id, u.next from unnest(v_ids, v_next) u (id, next);
 end $$;
@@ -188,119 +198,6 @@ end $$;
 comment on function _octop_second_look(uuid, uuid, integer, uuid, text) is
   'Why an outcome changed nothing: again (locked, send it once more), kept (it had been accepted before), lost (the attempt is no longer this worker''s).';
 
-create or replace function _octop_claim(p_queue text, p_wanted integer, p_types text[], p_versions integer[], p_held text[], p_after text,
-                                        p_marks_at timestamptz[], p_marks_id uuid[],
-                                        out last_lane text, out tids tid[], out parked integer)
-  language plpgsql set search_path from current
-as $$
-declare
-  v_ours     boolean := false;
-  v_others   text[];
-  v_strange  tid[];
-  v_parked   integer;
-begin
-  parked := 0;
-  -- Strangers at the front: types that are held, or that nobody alive knows in this queue, are parked, so many per exchange. Types that
-  -- another worker of the queue knows are left to it: then only ours are looked for.
-  for v_round in 1..8 loop
-    if exists (select from octop_tasks_live t where t.queue = p_queue and t.lane > '' and t.status in ('pending', 'failed')) then
-      select l.last_lane, l.tids, l.strangers into last_lane, tids, v_strange
-        from _octop_claim_lanes(p_queue, p_wanted, p_types, p_versions, p_held, v_ours, p_after) l;
-    else
-      last_lane := null;
-      -- Bound by priority: walk each priority from its front, so that tasks of the future are never passed. The LIMIT around it has no
-      -- ORDER BY: with one, all rows would be locked. The front is where the worker last claimed, if it says so: before that lie the
-      -- entries of what has been claimed, which stay until vacuum may take them, and each claim would walk over all of them again.
-      with picked as materialized (
-        select r.tid, _octop_knows(p_types, p_versions, r.task_type, r.min_version) and r.task_type <> all (p_held) as ours
-          from generate_series(0, 9) p cross join lateral (
-            select t.ctid as tid, t.task_type, t.min_version from octop_tasks_live t
-             where t.queue = p_queue and t.lane = '' and t.priority = p and t.status in ('pending', 'failed')
-               and (t.scheduled_at, t.id) > (coalesce(p_marks_at[p + 1], '-infinity'), coalesce(p_marks_id[p + 1], '00000000-0000-0000-0000-000000000000'))
-               and t.scheduled_at <= _octop_now() and (not v_ours or (_octop_knows(p_types, p_versions, t.task_type, t.min_version) and t.task_type <> all (p_held)))
-             order by t.scheduled_at, t.id limit p_wanted for update skip locked) r
-         limit p_wanted)
-      select coalesce(array_agg(p.tid) filter (where p.ours), '{}'), coalesce(array_agg(p.tid) filter (where not p.ours), '{}')
-        into tids, v_strange from picked p;
-    end if;
-    exit when v_strange = '{}' or cardinality(tids) >= p_wanted;
-    v_others := _octop_parkable(p_queue, v_strange);
-    v_parked := _octop_park_rows(v_others, v_strange);
-    if v_parked > 0 then
-      v_parked := v_parked + _octop_park(p_queue, v_others, 500);
-    end if;
-    parked := parked + v_parked;
-    v_ours := v_parked = 0;
-  end loop;
-end $$;
-comment on function _octop_claim(text, integer, text[], integer[], text[], text, timestamptz[], uuid[]) is
-  'Lock up to so many due tasks of one queue and answer their row addresses. Never waits: rows that others hold are skipped. Without lanes only what lies beyond the marks is looked at: one per priority, null = from the beginning. '
-  'Strangers, rows of types that are held, or that this worker does not know in the version that they need, are parked or passed.';
-
-create or replace function _octop_claim_lanes(p_queue text, p_wanted integer, p_types text[], p_versions integer[], p_held text[], p_ours boolean, p_after text,
-                                              out last_lane text, out tids tid[], out strangers tid[])
-  language plpgsql set search_path from current
-as $$
-#variable_conflict use_variable
-declare
-  v_lanes text[];
-  v_round text[] := '{}';
-  v_from  text := coalesce(p_after || E'\x01', '');   -- the first name after p_after: one bound, which the index can take, with and without it
-  v_share integer;
-  v_room  integer;
-begin
-  -- Tasks without a lane are a lane of their own: they take their turn. Two walks: from the lane after the last one to the end, then from the
-  -- beginning. At most 200 lanes each: a jump of the index per lane.
-  for v_pass in 1..2 loop
-    with recursive walk (lane, n) as (
-      (select t.lane, 1 from octop_tasks_live t
-        where t.queue = p_queue and t.lane >= v_from and t.status in ('pending', 'failed') order by t.lane limit 1)
-      union all
-      select (select t.lane from octop_tasks_live t
-               where t.queue = p_queue and t.lane > w.lane and t.status in ('pending', 'failed') order by t.lane limit 1), w.n + 1
-        from walk w where w.lane is not null and w.n < 200)
-    select array_agg(w.lane) into v_lanes from walk w where w.lane is not null and (v_pass = 1 or w.lane <= p_after);
-    v_round := v_round || coalesce(v_lanes, '{}');
-    exit when cardinality(v_round) >= 200 or p_after is null;
-    v_from := '';
-  end loop;
-  -- the share is that of the whole round: the lanes after the last one alone would get the share of those before it
-  v_share := greatest(1, p_wanted / greatest(1, cardinality(v_round)));
-  with picked as materialized (
-    select l.lane, l.n, r.tid, _octop_knows(p_types, p_versions, r.task_type, r.min_version) and r.task_type <> all (p_held) as ours
-      from unnest(v_round) with ordinality l (lane, n) cross join lateral (
-      select s.tid, s.task_type, s.min_version from generate_series(0, 9) p cross join lateral (
-        select t.ctid as tid, t.task_type, t.min_version from octop_tasks_live t
-         where t.queue = p_queue and t.lane = l.lane collate "C" and t.priority = p and t.status in ('pending', 'failed')
-           and t.scheduled_at <= _octop_now() and (not p_ours or (_octop_knows(p_types, p_versions, t.task_type, t.min_version) and t.task_type <> all (p_held)))
-         order by t.scheduled_at, t.id limit v_share for update skip locked) s
-       limit v_share) r
-     limit p_wanted)
-  select coalesce(array_agg(p.tid) filter (where p.ours), '{}'), coalesce(array_agg(p.tid) filter (where not p.ours), '{}'),
-         (array_agg(p.lane order by p.n desc))[1]
-    into tids, strangers, last_lane from picked p;
-  v_room := p_wanted - cardinality(tids) - cardinality(strangers);
-  if v_room > 0 then
-    last_lane := coalesce(v_round[cardinality(v_round)], p_after);
-    -- short lanes left room: the long ones may have it. What is ours already is not skipped by its own lock, so it is named.
-    with picked as materialized (
-      select r.tid, _octop_knows(p_types, p_versions, r.task_type, r.min_version) and r.task_type <> all (p_held) as ours
-        from unnest(v_round) with ordinality l (lane, n) cross join lateral (
-        select s.tid, s.task_type, s.min_version from generate_series(0, 9) p cross join lateral (
-          select t.ctid as tid, t.task_type, t.min_version from octop_tasks_live t
-           where t.queue = p_queue and t.lane = l.lane collate "C" and t.priority = p and t.status in ('pending', 'failed')
-             and t.scheduled_at <= _octop_now() and (not p_ours or (_octop_knows(p_types, p_versions, t.task_type, t.min_version) and t.task_type <> all (p_held)))
-             and t.ctid <> all (tids) and t.ctid <> all (strangers)
-           order by t.scheduled_at, t.id limit v_room for update skip locked) s
-         limit v_room) r
-       limit v_room)
-    select tids || coalesce(array_agg(p.tid) filter (where p.ours), '{}'), strangers || coalesce(array_agg(p.tid) filter (where not p.ours), '{}')
-      into tids, strangers from picked p;
-  end if;
-end $$;
-comment on function _octop_claim_lanes(text, integer, text[], integer[], text[], boolean, text) is
-  'Walk the lanes of a queue in turn, bounded, beginning after the given one, and lock a share of each; strangers are rows of types that are held, or that this worker does not know in the version that they need.';
-
 create or replace function octop_exchange(
   worker_id     uuid,
   queues        text[]    default '{}',
@@ -336,7 +233,9 @@ declare
   v_queue    text;
   v_q        record;
   v_found    record;
-  v_held     text[];
+  v_holds    boolean;
+  v_lifted   boolean;
+  v_version  bigint;
   v_beats    boolean;
   v_text     text;
   v_wanted   integer;
@@ -344,6 +243,9 @@ declare
   v_bytes    integer;
   v_settled  uuid[] := '{}';
   v_policies boolean;
+  v_freed    text[] := '{}';
+  v_full     text[] := '{}';
+  v_commit   text;
   v_n        integer := coalesce(cardinality(done_ids), 0);
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
@@ -367,7 +269,9 @@ begin
   end if;
   -- 1. outcomes
   if v_n > 0 then
-    if _octop_complete(v_worker, done_ids, done_attempts, done_claims, done_results, careful) < v_n then
+    select c.kept, c.freed into v_found from _octop_complete(v_worker, done_ids, done_attempts, done_claims, done_results, careful) c;
+    v_freed := v_found.freed;
+    if v_found.kept < v_n then
       return query
         select x.verdict, x.id, x.attempt, x.claim_id, null, null, null, null, null, null::smallint, null::integer, null::integer,
                null::double precision, null::timestamptz, null::timestamptz, null::boolean, null::text[], null
@@ -392,38 +296,65 @@ begin
   -- 2. claims: only for a worker whose heart beats. What is to be known first is asked in one statement: each costs 15 to 30 µs, in a session
   -- that has slept three times as much, and a single task waits for all of them.
   if coalesce(cardinality(queues), 0) = 0 then
+    if v_freed <> '{}' then
+      perform _octop_freed(v_freed);
+    end if;
     return;
   end if;
   select coalesce((select (c.value ->> 'value')::double precision from octop_config c where c.key = 'task.default_timeout_seconds'), _octop_setting('task.default_timeout_seconds')),
          coalesce((select (c.value ->> 'value')::integer from octop_config c where c.key = 'task.default_max_retries'), _octop_setting('task.default_max_retries')),
          -- a look at the type's row for each task costs a tenth of a claim: only where some type says anything
          exists (select from octop_task_types y where y.timeout_seconds is not null or y.max_retries is not null),
-         array(select h.target from octop_holds h where h.kind = 'task_type'),
+         exists (select from octop_holds), exists (select from _octop_lifted_holds), (select c.version from _octop_control c),
          exists (select from octop_workers w where w.id = v_worker and not w.draining
             and w.beat_at > v_now - make_interval(secs => 2 / 3::double precision * coalesce(
                   (select (c.value ->> 'value')::double precision from octop_config c where c.key = 'worker.lease_seconds'), _octop_setting('worker.lease_seconds'))))
-    into v_timeout, v_retries, v_policies, v_held, v_beats;
+    into v_timeout, v_retries, v_policies, v_holds, v_lifted, v_version, v_beats;
   if not v_beats then
+    if v_freed <> '{}' then
+      perform _octop_freed(v_freed);
+    end if;
     return;
   end if;
   if v_n = 0 and outcomes is null then
     -- losing a claim only runs a task again: this commit need not wait for the disk
+    v_commit := current_setting('synchronous_commit');
     v_text := set_config('synchronous_commit', 'off', true);
+  end if;
+  if v_holds and _octop_lift_ended(100) > 0 then
+    v_lifted := true;
   end if;
   for i in 1..cardinality(queues) loop
     v_queue := queues[i];
     v_wanted := least(coalesce(wanted[i], 0), 10000);
     continue when v_wanted <= 0;
-    select q.timeout_seconds, q.max_retries, exists (select from octop_holds h where h.kind = 'queue' and h.target = v_queue) as held
+    select q.timeout_seconds, q.max_retries, q.limited, v_holds and _octop_queue_is_held(v_queue) as held,
+           case when v_holds then _octop_held_keys(v_queue) else '{}' end as held_keys
       into v_q from (values (true)) one left join octop_queues q on q.name = v_queue;
     continue when v_q.held;
-    v_found := _octop_claim(v_queue, v_wanted, task_types, versions, v_held, lanes_after[i], marks_at[10 * i - 9:10 * i], marks_id[10 * i - 9:10 * i]);
+    if v_q.limited then
+      v_found := _octop_claim_limited(v_queue, v_wanted, task_types, versions, v_q.held_keys, lanes_after[i], marks_at[10 * i - 9:10 * i], marks_id[10 * i - 9:10 * i]);
+      if v_found.is_full then
+        v_full := v_full || v_queue;
+      end if;
+      if v_commit is not null and v_found.tids <> '{}' then
+        -- a crash that forgot these starts would let others start in their places
+        v_commit := set_config('synchronous_commit', v_commit, true);
+      end if;
+    else
+      v_found := _octop_claim(v_queue, v_wanted, task_types, versions, v_q.held_keys, lanes_after[i], marks_at[10 * i - 9:10 * i], marks_id[10 * i - 9:10 * i], null);
+    end if;
     v_lane := v_found.last_lane;
     v_tids := v_found.tids;
     v_parked := v_found.parked;
     if v_lane is not null then
       verdict := 'lane'; queue := v_queue; lane := v_lane; id := null;
       return next;
+    end if;
+    if v_lifted and cardinality(v_tids) < v_wanted then
+      -- there is room: what waited for a hold that is no more comes back now, and is claimed by the next call
+      v_parked := v_parked + _octop_unpark_lifted(1000);
+      v_lifted := false;
     end if;
     if v_parked > 0 then
       verdict := 'parked'; queue := v_queue; lane := null; attempt := v_parked;
@@ -439,7 +370,9 @@ begin
              worker_id = v_worker, claim_id = v_claim,
              deadline_at = v_now + make_interval(secs => coalesce(t.timeout_seconds,
                case when v_policies then (select y.timeout_seconds from octop_task_types y where y.name = t.task_type) end, v_q.timeout_seconds, v_timeout))
-       where t.ctid = any (v_tids)
+       -- The last word: a hold that was committed after the holds were read has raised this version. What this statement does not see is
+       -- younger than the claim's own look at the tasks, so nothing that is enqueued after a pause can start.
+       where t.ctid = any (v_tids) and (select c.version from _octop_control c) = v_version
       returning t.id, t.attempt, t.tenant, t.lane, t.task_type, t.payload::text as payload, t.priority, t.retry_count, t.max_retries,
                 date_part('epoch', t.deadline_at - t.started_at) as timeout_seconds, t.scheduled_at, t.due_at,
                 t.lost_count > 0 as isolated, t.tags, t.meta::text as meta
@@ -451,10 +384,19 @@ begin
            coalesce(s.max_retries, case when v_policies then (select y.max_retries from octop_task_types y where y.name = s.task_type) end, v_q.max_retries, v_retries),
            s.timeout_seconds, s.scheduled_at, s.due_at, s.isolated, s.tags, s.meta
       from started s order by s.priority, s.scheduled_at, s.id;
+    if not found then
+      verdict := 'parked'; queue := v_queue; lane := null; attempt := cardinality(v_tids);
+      return next;
+    end if;
   end loop;
+  if v_freed <> '{}' then
+    -- what became free and is not taken again
+    v_freed := array(select u from unnest(v_freed) u where u <> all (v_full));
+    perform _octop_freed(v_freed);
+  end if;
 end $$;
 comment on function octop_exchange(uuid, text[], integer[], text[], text[], uuid[], integer[], uuid[], text[], jsonb, boolean, boolean, integer[], timestamptz[], uuid[]) is
   'The one hot call: hand in outcomes, get tasks. Rows with verdict run are to be started; lost, again, failed, frozen, pending, cancelled answer outcomes (an accepted success has none); '
-  'lane tells after which lane the next walk begins; parked how many tasks of held or unknown types were set aside (look again at once). careful: after 55P03, 40001 or 40P01 send the same call again with true. awake: clears what octop_sleep said. versions: of the code for each of task_types, in the same order; null = 1. '
+  'lane tells after which lane the next walk begins; parked how many tasks were set aside because they are held or of unknown types, came back because they are so no more, or were left because an order came just now (look again at once). careful: after 55P03, 40001 or 40P01 send the same call again with true. awake: clears what octop_sleep said. versions: of the code for each of task_types, in the same order; null = 1. '
   'marks: for each of queues ten, one for each priority: scheduled_at and id of the last task that this worker claimed there; only what lies behind is looked at (where no lanes are), so leave them out at least once a second. '
   'Errors: OC301 isolation level, OC302 arrays of different length, OC115 a result over task.result_bytes_max; then nothing was done.';

@@ -6,6 +6,9 @@ create or replace function _octop_next_due(queue text) returns timestamptz
   set enable_seqscan = off set enable_bitmapscan = off
 as $$
   select least(
+    -- what is held now and may start then
+    (select min(h.ends_at) from octop_holds h
+      where h.ends_at > _octop_now() and (h.kind in ('task_type', 'tenant') or _octop_next_due.queue = case h.kind when 'lane' then h.queue else h.target end)),
     -- the future front of each priority of lane ''
     (select min(x.at) from generate_series(0, 9) p cross join lateral (
        select t.scheduled_at as at from octop_tasks_live t
@@ -27,14 +30,15 @@ as $$
                     order by t.scheduled_at limit 1) x)) end
        from walk w))
 $$;
-comment on function _octop_next_due(text) is 'When the next task of a queue becomes due: perhaps too early, never too late. Null = nothing waits.';
+comment on function _octop_next_due(text) is 'When the next task of a queue becomes due, or a hold ends: perhaps too early, never too late. Null = nothing waits.';
 
 create or replace function octop_sleep(worker_id uuid, queues text[], seconds double precision) returns double precision
   language sql security definer set search_path from current
 as $$
   with w as (
     insert into _octop_sleepers as s (queue, worker_id, wake_at)
-    select u.queue, octop_sleep.worker_id, least(clock_timestamp() + make_interval(secs => octop_sleep.seconds), _octop_next_due(u.queue))
+    select u.queue, octop_sleep.worker_id, least(clock_timestamp() + make_interval(secs => octop_sleep.seconds), _octop_next_due(u.queue),
+           case when exists (select from octop_queues q where q.name = u.queue and q.limited) then _octop_limits_due(u.queue) end)
       from (select distinct q as queue from unnest(queues) q order by q) u
     on conflict (queue, worker_id) do update set wake_at = excluded.wake_at
     returning wake_at

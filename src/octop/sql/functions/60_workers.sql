@@ -9,17 +9,19 @@ declare
   v_name text;
 begin
   -- a column that still has the declared value follows the code; one that an operator changed stays
-  insert into octop_task_types as t (name, queue, priority, max_retries, timeout_seconds, retry_policy, run_in, description, declared)
-  select p.name, p.queue, p.priority, p.max_retries, p.timeout_seconds, p.retry_policy, p.run_in, p.description,
+  insert into octop_task_types as t (name, queue, priority, max_retries, timeout_seconds, retry_policy, freeze_type_on_exhaustion, run_in, description, declared)
+  select p.name, p.queue, p.priority, p.max_retries, p.timeout_seconds, p.retry_policy, p.freeze_type_on_exhaustion, p.run_in, p.description,
          jsonb_strip_nulls(jsonb_build_object('queue', p.queue, 'priority', p.priority, 'max_retries', p.max_retries,
-                                              'timeout_seconds', p.timeout_seconds, 'retry_policy', p.retry_policy))
+                                              'timeout_seconds', p.timeout_seconds, 'retry_policy', p.retry_policy,
+                                              'freeze_type_on_exhaustion', p.freeze_type_on_exhaustion))
     from jsonb_to_recordset(policies) p (name text, queue text, priority smallint, max_retries integer, timeout_seconds double precision,
-                                         retry_policy jsonb, run_in text, description text)
+                                         retry_policy jsonb, freeze_type_on_exhaustion boolean, run_in text, description text)
    -- what says the same is left alone: ON CONFLICT locks a row before it compares, and somebody may hold it in a transaction left open
    where not exists (select from octop_task_types y where y.name = p.name and y.run_in is not distinct from p.run_in
                         and y.description is not distinct from p.description
                         and y.declared = jsonb_strip_nulls(jsonb_build_object('queue', p.queue, 'priority', p.priority, 'max_retries', p.max_retries,
-                                                                              'timeout_seconds', p.timeout_seconds, 'retry_policy', p.retry_policy)))
+                                                                              'timeout_seconds', p.timeout_seconds, 'retry_policy', p.retry_policy,
+                                                                              'freeze_type_on_exhaustion', p.freeze_type_on_exhaustion)))
    order by p.name
   on conflict (name) do update
      set queue = case when t.queue is not distinct from t.declared ->> 'queue' then excluded.queue else t.queue end,
@@ -28,6 +30,8 @@ begin
          timeout_seconds = case when t.timeout_seconds is not distinct from (t.declared ->> 'timeout_seconds')::double precision
                                 then excluded.timeout_seconds else t.timeout_seconds end,
          retry_policy = case when t.retry_policy is not distinct from t.declared -> 'retry_policy' then excluded.retry_policy else t.retry_policy end,
+         freeze_type_on_exhaustion = case when t.freeze_type_on_exhaustion is not distinct from (t.declared ->> 'freeze_type_on_exhaustion')::boolean
+                                          then excluded.freeze_type_on_exhaustion else t.freeze_type_on_exhaustion end,
          run_in = excluded.run_in, description = excluded.description, declared = excluded.declared
    where (t.declared, t.run_in, t.description) is distinct from (excluded.declared, excluded.run_in, excluded.description);
 exception when lock_not_available then
@@ -42,7 +46,7 @@ exception when lock_not_available then
     using errcode = 'OC303', hint = 'Try again. If nobody ends it: see the how-to "End a transaction that was left open".';
 end $$;
 comment on function octop_declare_task_types(jsonb) is
-  'Declare the policies of task types: a JSON array of {"name","queue","priority","max_retries","timeout_seconds","retry_policy","run_in","description"}. What an operator changed stays; a type that is declared as before is not touched. '
+  'Declare the policies of task types: a JSON array of {"name","queue","priority","max_retries","timeout_seconds","retry_policy","freeze_type_on_exhaustion","run_in","description"}. What an operator changed stays; a type that is declared as before is not touched. '
   'Error: OC303 after a second, when another open transaction has changed a type that must be written.';
 
 create or replace function octop_register(worker_id uuid, name text, host text, pid integer, supervisor_id uuid, version text,
@@ -142,7 +146,8 @@ as $$
     'values', (select jsonb_object_agg(k.key, coalesce(c.value -> 'value', k.default_value))
                  from octop_config_keys() k left join octop_config c on c.key = k.key),
     'worker_limits', (select coalesce(jsonb_object_agg(q.name, q.worker_limit), '{}') from octop_queues q where q.worker_limit is not null),
-    'held_queues', (select coalesce(jsonb_agg(h.target order by h.target), '[]') from octop_holds h where h.kind = 'queue'),
+    -- not asked for, until somebody lifts the hold; what ends by itself is asked for, so that the next due time tells its end
+    'held_queues', (select coalesce(jsonb_agg(distinct h.target), '[]') from octop_holds h where h.kind = 'queue' and h.ends_at is null),
     'type_queues', (select coalesce(jsonb_object_agg(y.name, y.queue), '{}') from octop_task_types y where y.queue is not null))
 $$;
 comment on function octop_settings() is 'All that a worker must know of settings, limits and holds, in one answer.';
@@ -198,6 +203,7 @@ begin
   end if;
   if v_lost > 0 then
     perform _octop_audit_write('lost', octop_lost.worker_id::text, jsonb_build_object('tasks', v_lost));
+    perform _octop_alert_lost(array[octop_lost.worker_id], v_lost, 'died');
   end if;
   delete from _octop_sleepers s where s.worker_id = octop_lost.worker_id;
   delete from octop_workers w where w.id = octop_lost.worker_id
@@ -228,7 +234,7 @@ as $$
     select from octop_tasks_live t
      where t.queue = any (octop_remaining.queues) and _octop_knows(octop_remaining.task_types, octop_remaining.versions, t.task_type, t.min_version) and t.status in ('pending', 'failed')
        -- what is paused, or stopped by a limit of 0, would be waited for in vain
-       and not exists (select from octop_holds h where h.kind = 'queue' and h.target = t.queue)
+       and not exists (select from octop_holds h where h.kind = 'queue' and h.target = t.queue and _octop_in_force(h.ends_at))
        and not exists (select from octop_queues q where q.name = t.queue and q.worker_limit = 0)
     union all
     select from octop_tasks_live t

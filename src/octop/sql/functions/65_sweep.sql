@@ -59,6 +59,9 @@ begin
              limit least(500, p_most - v_rescued) for update of t skip locked) t;
     exit when v_outcomes is null;
     select count(*) into v_n from _octop_settle(v_outcomes, true);
+    if v_n > 0 then
+      perform _octop_alert_lost(array(select distinct (o ->> 'worker_id')::uuid from jsonb_array_elements(v_outcomes) o), v_n, 'was silent for longer than its lease');
+    end if;
     v_rescued := v_rescued + v_n;
     exit when v_n = 0 or v_rescued >= p_most;
   end loop;
@@ -147,9 +150,10 @@ begin
    where w.beat_at < _octop_now() - greatest(10 * _octop_lease(), interval '1 hour')
      and not exists (select from octop_tasks_live t where t.status = 'running' and t.worker_id = w.id);
   delete from _octop_sleepers s where not exists (select from octop_workers w where w.id = s.worker_id);
+  perform _octop_purge_buckets(p_most);
 end $$;
 comment on function _octop_purge(integer) is
-  'Old attempts whose task is neither live nor frozen, at most so many, and rows of workers and sleepers that are long gone.';
+  'Old attempts whose task is neither live nor frozen, at most so many, rows of workers and sleepers that are long gone, and buckets of lanes that are full.';
 
 create or replace function _octop_chore_failed(what text, message text, hint text, again text) returns void
   language plpgsql set search_path from current
@@ -192,6 +196,7 @@ begin
       perform _octop_put_off_walks(clock_timestamp() - v_began);
     end if;
   end if;
+  perform _octop_lift_ended(1000);
   unparked := _octop_unpark(2000);
   folded := _octop_fold_counters();
   days_made := 0;
@@ -199,11 +204,21 @@ begin
   if rescued + overdue > 0 then
     perform pg_notify('octop_wake', '');
   end if;
+  begin
+    perform _octop_watch_all(100);
+    if _octop_chore_due('alerts', interval '1 minute') then
+      perform _octop_alert_unknown_types(100);
+    end if;
+  exception when query_canceled or others then
+    get stacked diagnostics v_hint = pg_exception_hint;
+    perform _octop_chore_failed('watermarks and alerts were put off', sqlerrm, v_hint, 'with the next sweep');
+  end;
   -- Chores last: whatever fails in them (a view on a day that is to be dropped, a full disk, a right that a restore did not bring along, a
   -- statement_timeout) must not undo a rescue, nor one the other. The days very last: a drop locks history until the commit.
   if _octop_chore_due('purge', interval '10 seconds') then
     begin
       perform _octop_purge(5000);
+      perform _octop_purge_alerts(5000);
     exception when query_canceled or others then
       get stacked diagnostics v_hint = pg_exception_hint;
       perform _octop_chore_failed('the purge was put off', sqlerrm, v_hint, 'in ten seconds');

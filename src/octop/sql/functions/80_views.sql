@@ -124,20 +124,23 @@ create or replace view octop_queue_summary with (security_barrier) as
          coalesce(b.blocked, 0) as blocked,
          c.oldest_due_at,
          c.next_due_at,
-         h.target is not null as paused,
+         h.id is not null as paused,
          h.reason as pause_reason,
          h.author as paused_by,
          h.created_at as paused_at,
          q.worker_limit,
          (select count(*) from octop_workers w where n.name = any (w.queues) and not w.draining
-             and w.beat_at > _octop_now() - make_interval(secs => _octop_setting('worker.lease_seconds')::double precision)) as workers
+             and w.beat_at > _octop_now() - make_interval(secs => _octop_setting('worker.lease_seconds')::double precision)) as workers,
+         h.ends_at as pause_ends_at
     from (select q.name from octop_queues q
           union select c.queue from counts c
           union select u.queue from octop_workers w, unnest(w.queues) u (queue)
                  where w.beat_at > _octop_now() - make_interval(secs => _octop_setting('worker.lease_seconds')::double precision)
-          union select h.target from octop_holds h where h.kind = 'queue') n
+          union select h.target from octop_holds h where h.kind = 'queue' and (h.ends_at is null or h.ends_at > _octop_now())) n
     left join octop_queues q on q.name = n.name
-    left join octop_holds h on h.kind = 'queue' and h.target = n.name
+    -- a person's order before what the engine ordered
+    left join lateral (select x.* from octop_holds x where x.kind = 'queue' and x.target = n.name and (x.ends_at is null or x.ends_at > _octop_now())
+                        order by x.cause <> 'order', x.id limit 1) h on true
     left join counts c on c.queue = n.name
     left join (select t.queue, count(*) as running from octop_tasks_live t where t.status = 'running' group by t.queue) r on r.queue = n.name
     left join (select t.queue, count(*) as blocked from (select t.queue from octop_tasks_live t where t.status = 'blocked' limit 10000) t group by t.queue) b

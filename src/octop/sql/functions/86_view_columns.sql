@@ -37,6 +37,7 @@ comment on column octop_queue_summary.blocked is 'Tasks that wait for something 
 comment on column octop_queue_summary.oldest_due_at is 'scheduled_at of the task that has been due for longest, of 10,000 at most. Null = none is due.';
 comment on column octop_queue_summary.next_due_at is 'When the next task becomes due: perhaps too early, never too late. Null = none waits for the future.';
 comment on column octop_queue_summary.paused is 'Is it paused?';
+comment on column octop_queue_summary.pause_ends_at is 'When the pause ends by itself. Null = when somebody lifts it.';
 comment on column octop_queue_summary.pause_reason is 'Why, at most 1,000 characters; empty if nobody said. Null = not paused.';
 comment on column octop_queue_summary.paused_by is 'Role that paused it. Null = not paused.';
 comment on column octop_queue_summary.paused_at is 'Since when. Null = not paused.';

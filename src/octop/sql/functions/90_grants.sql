@@ -35,12 +35,13 @@ grant execute on function
   octop_register(uuid, text, text, integer, uuid, text, text[], jsonb), octop_declare_task_types(jsonb),
   octop_beat(uuid[]), octop_owned(uuid, uuid[], integer[], uuid[]), octop_control(uuid, uuid[], integer[]), octop_settings(),
   octop_drain(uuid), octop_deregister(uuid), octop_release_unheld(uuid, uuid[]), octop_lost(uuid), octop_remaining(text[], text[], integer[]), octop_sweep(uuid),
+  octop_take_alerts(uuid, text, integer), octop_alert_tried(uuid, text, bigint, text),
   octop_make_days(integer), octop_task(uuid)
   to :"worker";
 grant select on octop_config, octop_migrations to :"worker", :"producer";
 
 -- viewer: reads everything
-grant select on octop_tasks, octop_attempts, octop_config, octop_queues, octop_task_types, octop_workers, octop_holds, octop_audit, octop_migrations,
+grant select on octop_tasks, octop_attempts, octop_config, octop_queues, octop_task_types, octop_workers, octop_holds, octop_alerts, octop_alert_deliveries, octop_audit, octop_migrations,
   octop_task_summary, octop_failed_tasks, octop_running_tasks, octop_queue_summary, octop_worker_summary, octop_throughput, octop_latest_failures,
   octop_my_tasks, octop_failure_groups, octop_chores
   to :"viewer", :"operator";
@@ -50,14 +51,23 @@ grant execute on function
   octop_error_pattern(text, text), octop_failed_attempts(timestamptz, integer)
   to :"viewer", :"operator";
 
+grant select on octop_queue_limits to :"viewer", :"operator";
+grant execute on function _octop_queue_limits(), octop_lanes(text, integer) to :"viewer", :"operator";
+
 -- operator: acts
 grant delete on octop_queues, octop_task_types to :"operator";
 grant insert, update, delete on octop_config to :"operator";
-grant update (worker_limit, max_retries, timeout_seconds, retry_policy), insert (name, worker_limit, max_retries, timeout_seconds, retry_policy)
+grant update (worker_limit, max_retries, timeout_seconds, retry_policy, watermark_high, watermark_low, critical),
+      insert (name, worker_limit, max_retries, timeout_seconds, retry_policy, watermark_high, watermark_low, critical)
   on octop_queues to :"operator";
-grant update (queue, priority, max_retries, timeout_seconds, retry_policy) on octop_task_types to :"operator";
+grant update (global_limit, lane_limit, rate, burst, lane_rate, lane_burst, ordered, lane_weights, ageing_seconds, windows),
+      insert (global_limit, lane_limit, rate, burst, lane_rate, lane_burst, ordered, lane_weights, ageing_seconds, windows)
+  on octop_queues to :"operator";
+grant execute on function octop_set_queue(text, jsonb) to :"operator";
+grant update (queue, priority, max_retries, timeout_seconds, retry_policy, freeze_type_on_exhaustion) on octop_task_types to :"operator";
 grant execute on function
   octop_cancel(uuid, text), octop_retry(uuid), octop_delete(uuid), octop_cancel_many(uuid[], text), octop_retry_many(uuid[]), octop_delete_many(uuid[]),
-  octop_pause(text, text), octop_resume(text), octop_scale(text, integer),
-  octop_freeze(text, text), octop_thaw(text), octop_config_set(text, jsonb), octop_lost(uuid), octop_sweep(uuid), octop_make_days(integer), octop_drop_days(integer, integer), octop_uuid7(), octop_recount()
+  octop_ack_alerts(bigint[]), octop_hold(text, text, text, text, text, timestamptz), octop_lift(text, text, text, text),
+  octop_pause(text, text, timestamptz), octop_resume(text), octop_scale(text, integer),
+  octop_freeze(text, text, timestamptz), octop_thaw(text), octop_config_set(text, jsonb), octop_lost(uuid), octop_sweep(uuid), octop_make_days(integer), octop_drop_days(integer, integer), octop_uuid7(), octop_recount()
   to :"operator";

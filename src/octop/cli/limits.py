@@ -1,0 +1,171 @@
+"""Limits of queues: the options that set them, and how they are read and shown."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from octop.cli.moments import DURATION, shortened, spoken
+from octop.cli.policy import TAKE_BACK, OrDefault, TakenBack
+from octop.model.errors import InvalidOptionError
+from octop.model.rates import rate_per_second, spoken_rate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
+
+COUNT_MAX: Final = 1_000_000
+
+
+class Rate(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2; 8.1 cannot subscript it
+    """Starts in a span of time: 100/m."""
+
+    name = "rate"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return starts per second."""
+        try:
+            return rate_per_second(str(value))
+        except InvalidOptionError as error:
+            self.fail(f"{error.message}: {error.hint}", param, ctx)
+
+
+class Weight(click.ParamType):  # type: ignore[type-arg]  # as above
+    """LANE=N."""
+
+    name = "weight"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        """Return lane and weight."""
+        lane, equals, number = str(value).rpartition("=")
+        if not (equals and lane and number.isdecimal() and 1 <= int(number) <= 1000):
+            self.fail(f"{value!r} is not LANE=N with N from 1 to 1000", param, ctx)
+        return lane, int(number)
+
+
+class JsonList(click.ParamType):  # type: ignore[type-arg]  # as above
+    """A JSON list; PostgreSQL knows what may stand in it."""
+
+    name = "json"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> list[Any]:
+        """Return the list."""
+        try:
+            found = json.loads(str(value))
+        except ValueError as error:
+            self.fail(f"{value!r} is not JSON ({error})", param, ctx)
+        if not isinstance(found, list):
+            self.fail(f"{value!r} is not a JSON list", param, ctx)
+        return found
+
+
+def limit_options(function: Callable[P, R]) -> Callable[P, R]:
+    """Give a command the options for the limits of a queue."""
+    count, place = OrDefault(click.IntRange(1, COUNT_MAX)), OrDefault(click.IntRange(0, COUNT_MAX))
+    rate = OrDefault(Rate())
+    for option in reversed(
+        [
+            click.option(
+                "--global-limit", type=place, metavar="N|default", help="Tasks at once on all workers together."
+            ),
+            click.option("--lane-limit", type=count, metavar="N|default", help="Tasks at once of each lane."),
+            click.option("--rate", type=rate, metavar="N/UNIT|default", help="Starts on all workers: 100/m, 5/10s."),
+            click.option("--burst", type=count, metavar="N|default", help="Starts at once of a queue that was idle."),
+            click.option("--lane-rate", type=rate, metavar="N/UNIT|default", help="Starts of each lane, as --rate."),
+            click.option(
+                "--lane-burst", type=count, metavar="N|default", help="Starts at once of a lane that was idle."
+            ),
+            click.option(
+                "--ordered/--unordered", default=None, help="Tasks of a lane one at a time, in the order of enqueue."
+            ),
+            click.option(
+                "--weight",
+                "weights",
+                type=OrDefault(Weight()),
+                multiple=True,
+                metavar="LANE=N|default",
+                help="Tasks that a lane gets each time its turn comes; may be repeated, and replaces all weights.",
+            ),
+            click.option(
+                "--ageing",
+                "ageing_seconds",
+                type=OrDefault(DURATION),
+                metavar="DURATION|default",
+                help="Each such span of waiting is worth one step of priority.",
+            ),
+            click.option(
+                "--windows",
+                type=OrDefault(JsonList()),
+                metavar="JSON|default",
+                help='Limits by time of day: [{"from": "22:00", "until": "06:00", "global_limit": 50}].',
+            ),
+        ]
+    ):
+        function = option(function)
+    return function
+
+
+def limits_given(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of ``limit_options`` that were given, by column.
+
+    Raises:
+        UsageError: Weights are both set and taken back.
+    """
+    found = {name: value for name, value in given.items() if value is not None and name != "weights"}
+    weights = given["weights"]
+    if TakenBack.YES in weights:
+        if len(weights) > 1:
+            message = f"--weight {TAKE_BACK[0]} stands alone: it takes back all weights"
+            raise click.UsageError(message)
+        found["lane_weights"] = TakenBack.YES
+    elif weights:
+        found["lane_weights"] = dict(weights)
+    return found
+
+
+def shown_limit(column: str, value: Any) -> str:
+    """Return one limit for people."""
+    if value is None:
+        return "-"
+    match column:
+        case "rate" | "lane_rate":
+            return spoken_rate(value)
+        case "ageing_seconds":
+            return spoken(float(value))
+        case "ordered":
+            return "yes" if value else "no"
+        case "lane_weights":
+            return ", ".join(f"{lane}={weight}" for lane, weight in sorted(value.items()))
+        case "windows":
+            return "\n".join(map(_window, value))
+    return str(value)
+
+
+def _window(window: Mapping[str, Any]) -> str:
+    days = f"days {','.join(map(str, window['days']))} " if "days" in window else ""
+    limits = ", ".join(
+        f"{key.replace('_', ' ')} {shown_limit(key, value)}"
+        for key, value in window.items()
+        if key not in {"days", "from", "until", "timezone"}
+    )
+    return f"{days}{window['from']} to {window['until']} {window.get('timezone', 'UTC')}: {limits}"
+
+
+def used_told(now: Mapping[str, Any] | None) -> str:
+    """Return what is used of the limits in this moment; ``-`` where there are none."""
+    if now is None:
+        return "-"
+    parts = []
+    if now["global_limit"] is not None:
+        parts.append(f"{now['running']} of {now['global_limit']} at once")
+    if now["rate"] is not None:
+        next_at = f", the next at {shortened(now['next_token_at'])}" if now["next_token_at"] else ""
+        parts.append(f"{now['tokens']} of {now['burst']} starts left{next_at}")
+    if now["window_open"]:
+        parts.append(f"a window is open until {shortened(now['windows_change_at'])}")
+    return "; ".join(parts) or f"{now['running']} running"

@@ -1,0 +1,135 @@
+-- Who sets limits and other values of a queue, and what is refused. Promise: a bad limit is refused where it enters, also by UPDATE, and says what would be
+-- right; a limit holds on all workers from the commit on; each change is in the audit.
+
+create or replace function _octop_limits_problem(p_limits jsonb) returns text
+  language plpgsql stable set search_path from current
+as $$
+declare
+  v_key   text;
+  v_value jsonb;
+  v_least numeric;
+  v_most  numeric;
+begin
+  for v_key, v_value in select e.key, e.value from jsonb_each(p_limits) e where e.value <> 'null' order by e.key loop
+    select b.least, b.most into v_least, v_most
+      from (values ('global_limit', 0, 1000000), ('lane_limit', 1, 1000000), ('rate', 0.0000003, 10000), ('burst', 1, 1000000),
+                   ('lane_rate', 0.0000003, 10000), ('lane_burst', 1, 1000000), ('ageing_seconds', 0.001, 31536000),
+                   ('worker_limit', 0, 10000), ('max_retries', 0, 1000), ('timeout_seconds', 0.000001, 2678400)) b (key, least, most)
+     where b.key = v_key;
+    if found then
+      if jsonb_typeof(v_value) <> 'number' or v_value::numeric not between v_least and v_most
+         or v_key in ('global_limit', 'lane_limit', 'burst', 'lane_burst', 'worker_limit', 'max_retries') and v_value::numeric % 1 <> 0 then
+        return format('%s must be %s%s to %s, not %s', v_key, case when v_key ~ 'limit|burst|retries' then 'a whole number, ' when v_key ~ 'rate' then 'starts per second, ' else 'seconds, ' end,
+                      v_least, v_most, v_value);
+      end if;
+    elsif v_key = 'ordered' then
+      if jsonb_typeof(v_value) <> 'boolean' then
+        return format('ordered must be true or false, not %s', v_value);
+      end if;
+    elsif v_key = 'lane_weights' then
+      if jsonb_typeof(v_value) <> 'object' or v_value = '{}'
+         or exists (select from jsonb_each(v_value) w where jsonb_typeof(w.value) <> 'number' or length(w.key) not between 1 and 200)
+         or exists (select from jsonb_each_text(v_value) w where w.value::numeric not between 1 and 1000 or w.value::numeric % 1 <> 0) then
+        return format('lane_weights must be an object such as {"acme": 3} with weights of 1 to 1000, not %s', left(v_value::text, 200));
+      end if;
+    elsif v_key = 'windows' then
+      if jsonb_typeof(v_value) <> 'array' or jsonb_array_length(v_value) not between 1 and 50 then
+        return format('windows must be a list of 1 to 50 objects, not %s', left(v_value::text, 200));
+      end if;
+      return (select x.problem from jsonb_array_elements(v_value) w cross join lateral (select _octop_window_problem(w) as problem) x
+               where x.problem is not null limit 1);
+    end if;
+  end loop;
+  return null;
+end $$;
+comment on function _octop_limits_problem(jsonb) is 'What is wrong with limits of a queue, by the names of its columns; null = nothing. Names that are no limits are passed over.';
+
+create or replace function _octop_window_problem(p_window jsonb) returns text
+  language plpgsql stable set search_path from current
+as $$
+declare
+  v_key text;
+begin
+  if jsonb_typeof(p_window) <> 'object' then
+    return format('a window must be an object, not %s', left(p_window::text, 200));
+  end if;
+  select k into v_key from jsonb_object_keys(p_window) k
+   where k not in ('days', 'from', 'until', 'timezone', 'global_limit', 'lane_limit', 'rate', 'burst', 'lane_rate', 'lane_burst') limit 1;
+  if found then
+    return format('a window has days, from, until, timezone and limits, but no %s', v_key);
+  end if;
+  if not p_window ?| array['global_limit', 'lane_limit', 'rate', 'burst', 'lane_rate', 'lane_burst'] then
+    return 'a window must change a limit: global_limit, lane_limit, rate, burst, lane_rate or lane_burst';
+  end if;
+  foreach v_key in array array['from', 'until'] loop
+    if coalesce(p_window ->> v_key, '') !~ '^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?$' then
+      return format('%s of a window must be a time of the day such as 22:00, not %s', v_key, coalesce(p_window ->> v_key, 'null'));
+    end if;
+  end loop;
+  if p_window ? 'days' and (jsonb_typeof(p_window -> 'days') <> 'array' or not p_window -> 'days' <@ '[1, 2, 3, 4, 5, 6, 7]') then
+    return format('days of a window must be a list of 1 (Monday) to 7, not %s', p_window -> 'days');
+  end if;
+  if p_window ? 'timezone' and not exists (select from pg_timezone_names z where z.name = p_window ->> 'timezone') then
+    return format('timezone of a window must be a name such as Europe/Berlin, not %s', p_window ->> 'timezone');
+  end if;
+  return _octop_limits_problem(p_window);
+end $$;
+comment on function _octop_window_problem(jsonb) is 'What is wrong with one window of octop_queues.windows; null = nothing.';
+
+create or replace function _octop_limits_check() returns trigger
+  language plpgsql security definer set search_path from current
+as $$
+declare
+  v_problem text := _octop_limits_problem(to_jsonb(new) - array['worker_limit', 'max_retries', 'timeout_seconds']);   -- of those _octop_order_check speaks
+begin
+  if v_problem is not null then
+    raise exception 'octop: %', v_problem using errcode = 'OC113', hint = 'Nothing was written. null takes a limit back.';
+  end if;
+  if tg_op = 'UPDATE' then
+    perform pg_notify('octop_wake', new.name);   -- more may start now
+  end if;
+  return new;
+end $$;
+comment on function _octop_limits_check() is 'Refuses limits, weights and windows that are none, and says what would be right (OC113); wakes who sleeps when a queue''s row has changed.';
+create or replace trigger octop_queues_limits_check before insert or update on octop_queues
+  for each row execute function _octop_limits_check();
+
+create or replace function octop_set_queue(queue text, "values" jsonb) returns jsonb
+  language plpgsql security definer set search_path from current
+as $$
+declare
+  v_names constant text[] := array['worker_limit', 'max_retries', 'timeout_seconds', 'retry_policy', 'global_limit', 'lane_limit', 'rate', 'burst', 'lane_rate', 'lane_burst', 'ordered', 'lane_weights', 'ageing_seconds', 'windows', 'watermark_high', 'watermark_low', 'critical'];
+  v_wrong text;
+  v_new   octop_queues;
+begin
+  perform _octop_check_target('queue', octop_set_queue.queue);
+  if octop_set_queue."values" is null or jsonb_typeof(octop_set_queue."values") <> 'object' then
+    raise exception 'octop: values of a queue are a JSON object' using errcode = 'OC113', hint = 'Such as {"global_limit": 20, "rate": 1.5}; null takes one back.';
+  end if;
+  v_wrong := coalesce((select format('a queue has no value named %s', k) from jsonb_object_keys(octop_set_queue."values") k where k <> all (v_names) limit 1),
+                      _octop_limits_problem(octop_set_queue."values"));
+  if v_wrong is not null then
+    raise exception 'octop: %', v_wrong using errcode = 'OC113', hint = 'Nothing was written. Values are ' || array_to_string(v_names, ', ') || '; null takes one back.';
+  end if;
+  insert into octop_queues (name) values (octop_set_queue.queue) on conflict do nothing;
+  -- the row first, what follows from it in the next statement
+  perform from octop_queues q where q.name = octop_set_queue.queue for update;
+  select (jsonb_populate_record(null::octop_queues, to_jsonb(q)
+           || (select coalesce(jsonb_object_agg(e.key, case when e.value = 'null' then coalesce(q.declared -> e.key, 'null') else e.value end), '{}')
+                 from jsonb_each(octop_set_queue."values") e))).* into v_new
+    from octop_queues q where q.name = octop_set_queue.queue;
+  v_new.retry_policy := nullif(v_new.retry_policy, 'null');
+  v_new.windows := nullif(v_new.windows, 'null');
+  v_new.lane_weights := nullif(v_new.lane_weights, 'null');
+  update octop_queues q
+     set worker_limit = v_new.worker_limit, max_retries = v_new.max_retries, timeout_seconds = v_new.timeout_seconds, retry_policy = v_new.retry_policy,
+         global_limit = v_new.global_limit, lane_limit = v_new.lane_limit, rate = v_new.rate, burst = v_new.burst, lane_rate = v_new.lane_rate,
+         lane_burst = v_new.lane_burst, ordered = v_new.ordered, lane_weights = v_new.lane_weights, ageing_seconds = v_new.ageing_seconds, windows = v_new.windows,
+         watermark_high = v_new.watermark_high, watermark_low = v_new.watermark_low, critical = v_new.critical
+   where q.name = octop_set_queue.queue;
+  return (select jsonb_object_agg(e.key, e.value) from octop_queues q cross join jsonb_each(to_jsonb(q)) e
+           where q.name = octop_set_queue.queue and e.key = any (v_names));
+end $$;
+comment on function octop_set_queue(text, jsonb) is
+  'Set values of a queue, by the names of its columns in octop_queues: {"global_limit": 20, "lane_limit": 2, "rate": 1.5, "burst": 10, "lane_rate": 0.1, "lane_burst": 2, "ordered": true, "lane_weights": {"acme": 3}, "ageing_seconds": 60, "windows": [...], '
+  '"watermark_high": 10000, "watermark_low": 2000, "critical": false, "worker_limit": 5, "max_retries": 3, "timeout_seconds": 60, "retry_policy": {...}}. Those that are not named stay; null takes one back to what the application declared, else none. They hold for all claims that begin after the commit. Answers all that hold. Errors: OC110, OC113.';
