@@ -25,6 +25,7 @@ INLINED = {
     "_octop_now()",
     "_octop_order_of(text,jsonb,jsonb,text)",
     "_octop_tags_problem(text[])",
+    "_octop_unique_hold(text,text,text,text)",
     "octop_config_keys()",
     "octop_uuid7()",
     "octop_uuid_time(uuid)",
@@ -182,7 +183,10 @@ def test_nothing_has_a_foreign_key_to_the_tasks(dba):
 
 def test_the_hot_leaf_has_the_indexes_that_were_weighed_and_no_more(dba):
     found = column(dba, "select indexname::text from pg_indexes where tablename = 'octop_tasks_live' order by 1")
-    assert found == [f"octop_tasks_live_{each}" for each in ("blocked", "cancel", "failed", "pkey", "ready", "running")]
+    assert found == [
+        f"octop_tasks_live_{each}"
+        for each in ("blocked", "cancel", "failed", "one_per_unique_key", "pkey", "ready", "running")
+    ]
 
 
 def test_no_trigger_stands_on_a_leaf_but_the_refusals_of_strays_and_of_unknown_statuses(dba):

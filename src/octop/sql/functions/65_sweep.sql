@@ -147,9 +147,11 @@ begin
    where w.beat_at < _octop_now() - greatest(10 * _octop_lease(), interval '1 hour')
      and not exists (select from octop_tasks_live t where t.status = 'running' and t.worker_id = w.id);
   delete from _octop_sleepers s where not exists (select from octop_workers w where w.id = s.worker_id);
+  delete from _octop_unique_windows w
+   where w.ctid = any (array(select x.ctid from _octop_unique_windows x where x.until_at <= _octop_now() order by x.until_at limit p_most for update skip locked));
 end $$;
 comment on function _octop_purge(integer) is
-  'Old attempts whose task is neither live nor frozen, at most so many, and rows of workers and sleepers that are long gone.';
+  'Old attempts whose task is neither live nor frozen, and unique keys whose time is over, at most so many of each, and rows of workers and sleepers that are long gone.';
 
 create or replace function _octop_chore_failed(what text, message text, hint text, again text) returns void
   language plpgsql set search_path from current
