@@ -10,10 +10,17 @@ from octop.bulk import Calls, Chunks, Enqueued, summed
 from octop.handle import Handle
 from octop.model.context import Context
 from octop.model.definition import Registry, TaskDefinition, TaskOptions, define
-from octop.model.errors import ConfigurationError, InvalidNameError, InvalidTaskError, UnknownTaskTypeError
+from octop.model.errors import (
+    ConfigurationError,
+    InvalidNameError,
+    InvalidTaskError,
+    TaskExistsError,
+    UnknownTaskTypeError,
+)
 from octop.model.hooks import Hooks
 from octop.model.options import checked_name
 from octop.model.settings import Settings, load_settings
+from octop.model.work import NewTask
 from octop.task import OPTIONS, Caller, Options, PreparedCall, Task, checked_id, option_meant, plain_result
 
 if TYPE_CHECKING:
@@ -145,6 +152,11 @@ class Octop:
                 commits together with its success: what it does there happens once, or not at all. Default False.
             freeze_type_on_exhaustion: True = when a task of this type uses up its retries, the type is frozen with it: later tasks of
                 the type wait until ``octop types thaw``, and an alert goes out. Default False.
+            unique: Payload fields of which there may be one task of the type and tenant: ``unique=("user_id",)``; a dot
+                leads inside. True = the whole payload. Default: not unique.
+            unique_scope: ``pending`` (default: until its first start), ``live`` (until it has ended), or seconds or a
+                timedelta, at most 366 days, from the enqueue on.
+            on_conflict: ``keep`` (default), ``raise``, ``replace`` or ``move``; see ``using``.
 
         Returns:
             A Task.
@@ -290,7 +302,9 @@ class Octop:
             calls: What ``task.call(…)`` returns, from any iterable or asynchronous iterable; it is read while it
                 is sent, so that a generator of millions needs little memory.
             connection: A connection or session of yours: the tasks are part of its transaction, sent as one statement.
-            return_ids: Return the ids in the order of the calls, not how many there were.
+            return_ids: Return the ids in the order of the calls, not how many there were. Where another task holds a unique
+                key it is that one's id, and it does not count; nothing is raised for it, also not by on_conflict="raise":
+                a conflict never stops the others.
 
         Raises:
             InvalidTaskError: One of them is refused; the message says which; nothing was enqueued.
@@ -356,7 +370,10 @@ class Octop:
 
     def _handle_of(self, prepared: PreparedCall[Any], id: str, created: bool) -> Handle[Any]:
         # An id that was made here and exists already was written by our own first try, whose answer was lost.
-        return Handle(id, self._pools, prepared.decode, created=created or prepared.fresh)
+        mine = prepared.fresh and id == prepared.task.id
+        if prepared.task.on_conflict == "raise" and id != prepared.task.id:
+            raise exists(prepared.task, id)
+        return Handle(id, self._pools, prepared.decode, created=created or mine)
 
     def handle(self, id: UUID | str, task_type: str | None = None) -> Handle[Any]:
         """Return the handle of a task that was enqueued earlier, or elsewhere.
@@ -471,6 +488,15 @@ class Octop:
         code = asyncio.run(until_signals())
         if code:
             raise SystemExit(code)
+
+
+def exists(task: NewTask, id: str) -> TaskExistsError:
+    """Return the error for a task whose unique key another one holds."""
+    what = task.unique_key or (", ".join(task.unique_by or ()) or "payload")
+    message = f"a task of type {task.task_type} with the same {what} exists already"
+    return TaskExistsError(
+        message, detail=f"task {id}", hint="Nothing was enqueued. Its handle: octop.handle(error.id)."
+    )
 
 
 def _hook(function: Any) -> Any:

@@ -30,7 +30,7 @@ class Handle(Generic[R]):
         id: The task's id, as text.
         pools: Connections of the application.
         decode: Turns the stored JSON text into the function's return type.
-        created: False = a task with this id existed already, and nothing was enqueued.
+        created: False = a task with this id or unique key existed already, and nothing was enqueued.
     """
 
     __slots__ = ("_decode", "_id", "_pools", "created")
@@ -60,6 +60,11 @@ class Handle(Generic[R]):
     def __hash__(self) -> int:
         """Return the hash of the id."""
         return hash(self._id)
+
+    @property
+    def existed(self) -> bool:
+        """Tell whether this is a task that existed before the enqueue: with the same id, or the same unique key."""
+        return not self.created
 
     @property
     def id(self) -> UUID:

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Never, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Never, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
 from octop.handle import Handle
@@ -26,6 +26,7 @@ from octop.model.options import (
     checked_version,
 )
 from octop.model.retry import checked_retry
+from octop.model.unique import OnConflict, checked_fields, checked_key, checked_rule, checked_scope
 from octop.model.work import NewTask
 
 P = ParamSpec("P")
@@ -69,6 +70,10 @@ class Options(NamedTuple):
     min_version: int | None = None
     id: str | None = None
     connection: object = None
+    unique_by: tuple[str, ...] | None = None
+    unique_key: str | None = None
+    unique_scope: str | None = None
+    on_conflict: OnConflict | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -163,7 +168,7 @@ class Caller(Generic[P, R_co]):
         if definition is None:
             payload, decode = _payload_by_name(args, kwargs), plain_result
         else:
-            payload, decode = definition.bind(args, kwargs), definition.decode_result
+            payload, decode = definition.bind(args, kwargs, options.unique_by), definition.decode_result
         new = NewTask._make((self._name, payload, options.id or new_id(), *self._said))
         if (meta := self._app.with_riders(self._name, options.meta)) is not options.meta:
             new = new._replace(meta=meta)
@@ -186,6 +191,10 @@ class Caller(Generic[P, R_co]):
         min_version: int | None | Unset = UNSET,
         id: UUID | str | None | Unset = UNSET,
         connection: object = UNSET,
+        unique: Sequence[str] | bool | None | Unset = UNSET,
+        unique_key: str | None | Unset = UNSET,
+        unique_scope: Literal["pending", "live"] | float | timedelta | None | Unset = UNSET,
+        on_conflict: OnConflict | None | Unset = UNSET,
         **unknown: Never,
     ) -> "Caller[P, R_co]":
         """Return the same task with other options. What is not named stays; None goes back to what the task type says;
@@ -209,6 +218,13 @@ class Caller(Generic[P, R_co]):
                 ``handle.created`` is False.
             connection: A connection or session of yours: the task is part of its transaction. Not an asynchronous
                 one for ``enqueue_sync``.
+            unique: Payload fields of which there may be one task of the type and tenant: ``("user_id",)``; a dot leads
+                inside. True = the whole payload; False = not unique.
+            unique_key: A text in place of fields, 1 to 1,000 characters.
+            unique_scope: ``pending`` (default: until its first start), ``live`` (until it has ended), or seconds or a
+                timedelta, at most 366 days, from the enqueue on, whatever becomes of the task.
+            on_conflict: ``keep`` (default: the handle is that of the task that exists), ``raise`` (TaskExistsError),
+                ``replace`` (its payload; priority and time if these are given), ``move`` (its time: debounce).
             **unknown: Nothing more; here so that a misspelt name is told which one may be meant.
 
         Raises:
@@ -275,6 +291,7 @@ class Task(Caller[P, R_co], Generic[P, T_co, R_co]):
 
 def _said(definition: TaskDefinition | None, options: Options) -> tuple[object, ...]:
     """Return the fields of a NewTask that are the same for each call: those behind task type, payload and id."""
+    unique = options.unique_by is not None or options.unique_key is not None
     same = NewTask(
         "",
         "",
@@ -293,6 +310,10 @@ def _said(definition: TaskDefinition | None, options: Options) -> tuple[object, 
         declared_queue=None if definition is None else definition.policy.queue,
         declared_priority=None if definition is None else definition.policy.priority,
         min_version=options.min_version,
+        unique_by=options.unique_by,
+        unique_key=options.unique_key,
+        unique_scope=options.unique_scope if unique else None,
+        on_conflict=options.on_conflict if unique else None,
     )
     return same[3:]
 
@@ -304,7 +325,11 @@ def options_of(definition: TaskDefinition) -> Options:
     type's row, which an operator may change; what the code says of queue and priority goes with the task for the time
     before any worker has declared the type.
     """
-    return Options(tags=definition.tags or None, min_version=needed_version(definition.policy.version))
+    return Options(
+        tags=definition.tags or None,
+        min_version=needed_version(definition.policy.version),
+        **definition.unique._asdict(),
+    )
 
 
 def needed_version(version: int) -> int | None:
@@ -324,6 +349,18 @@ def _changed(options: Options, defaults: Options, given: dict[str, Any]) -> Opti
         changes["scheduled_at"] = None
     if given.get("at") is not None:
         changes["delay_seconds"] = None
+    if given.get("unique_key") is not None:
+        if given.get("unique"):
+            message = "unique and unique_key exclude each other"
+            raise InvalidOptionError(message, hint="Name payload fields, or give a text of your own.")
+        changes["unique_by"] = None
+    elif "unique" in given:
+        changes["unique_key"] = None
+    if given.get("unique_scope") is not None or given.get("on_conflict") is not None:
+        changed = options._replace(**changes)
+        if changed.unique_by is None and changed.unique_key is None:
+            message = "unique_scope and on_conflict say nothing about a task that is not unique"
+            raise InvalidOptionError(message, hint='Name its fields too: unique=("user_id",).')
     return options._replace(**changes)
 
 
@@ -366,6 +403,10 @@ _CHECKS: dict[str, tuple[str, Callable[[Any], object]]] = {
     "meta": ("meta", _checked_meta),
     "min_version": ("min_version", lambda value: needed_version(checked_version(value, "min_version"))),
     "id": ("id", checked_id),
+    "unique": ("unique_by", checked_fields),
+    "unique_key": ("unique_key", checked_key),
+    "unique_scope": ("unique_scope", checked_scope),
+    "on_conflict": ("on_conflict", checked_rule),
     "connection": ("connection", lambda value: value),
 }
 

@@ -25,6 +25,7 @@ INLINED = {
     "_octop_now()",
     "_octop_order_of(text,jsonb,jsonb,text)",
     "_octop_tags_problem(text[])",
+    "_octop_unique_hold(text,text,text,text)",
     "octop_config_keys()",
     "octop_uuid7()",
     "octop_uuid_time(uuid)",
@@ -188,7 +189,8 @@ def test_nothing_has_a_foreign_key_to_the_tasks(dba):
 def test_the_hot_leaf_has_the_indexes_that_were_weighed_and_no_more(dba):
     found = column(dba, "select indexname::text from pg_indexes where tablename = 'octop_tasks_live' order by 1")
     assert found == [
-        f"octop_tasks_live_{each}" for each in ("blocked", "cancel", "failed", "lanes", "pkey", "ready", "running")
+        f"octop_tasks_live_{each}"
+        for each in ("blocked", "cancel", "failed", "lanes", "one_per_unique_key", "pkey", "ready", "running")
     ]
 
 

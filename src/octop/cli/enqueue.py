@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
 from octop.cli.completing import queue_names, task_type_names
@@ -14,9 +16,27 @@ from octop.cli.task_ids import TASK_ID
 from octop.cli.tasks.wait import ending_of, report_ended, wait_until_ended
 from octop.engine import calls
 from octop.engine.call import run
+from octop.model.errors import InvalidOptionError, TaskExistsError
 from octop.model.ids import new_id
 from octop.model.task import Status
+from octop.model.unique import RULES, SCOPES, OnConflict, checked_scope
 from octop.model.work import NewTask
+
+
+class ScopeParam(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2; 8.1 cannot subscript it
+    """How long a unique key is held: a word, or a duration."""
+
+    name = "scope"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return it as the database reads it."""
+        try:
+            return checked_scope(value if value in SCOPES else DURATION.convert(value, param, ctx))
+        except InvalidOptionError as error:
+            return self.fail(error.message, param, ctx)
+
+
+SCOPE: Final = ScopeParam()
 
 
 class EnqueueCommand(click.Command):
@@ -57,6 +77,25 @@ class EnqueueCommand(click.Command):
 @click.option("--tenant", default="", help="Whose task it is.")
 @click.option("--lane", default="", help="Its lane in the queue; lanes take turns.")
 @click.option("--id", "task_id", type=TASK_ID, help="An id of your own: the same call again enqueues nothing twice.")
+@click.option(
+    "--unique",
+    "unique_by",
+    multiple=True,
+    metavar="FIELD",
+    help="One task for each value of this payload field; may be repeated; `*` = the whole payload.",
+)
+@click.option("--unique-key", help="One task for this text.")
+@click.option(
+    "--unique-scope",
+    type=SCOPE,
+    metavar="SCOPE",
+    help="pending (default: until the first start), live (until its end) or a time such as 1h.",
+)
+@click.option(
+    "--on-conflict",
+    type=click.Choice(RULES),
+    help="What if it exists: its id (keep, default), exit code 8 (raise), its payload (replace), its time (move).",
+)
 @click.option("--wait", is_flag=True, help="Wait until it has ended: 0 success, 1 frozen or cancelled.")
 @click.option("--wait-timeout", type=DURATION, metavar="DURATION", help="Wait at most so long (exit code 7).")
 @global_options(reads=True)
@@ -77,6 +116,10 @@ def enqueue(
     tenant: str,
     lane: str,
     task_id: str | None,
+    unique_by: tuple[str, ...],
+    unique_key: str | None,
+    unique_scope: str | None,
+    on_conflict: OnConflict | None,
     wait: bool,
     wait_timeout: float | None,
 ) -> None:
@@ -92,6 +135,12 @@ def enqueue(
     if delay is not None and at is not None:
         message = "--delay and --at exclude each other"
         raise click.UsageError(message)
+    if unique_by and unique_key:
+        message = "--unique and --unique-key exclude each other"
+        raise click.UsageError(message)
+    if (unique_scope or on_conflict) and not (unique_by or unique_key):
+        message = "--unique-scope and --on-conflict need --unique or --unique-key"
+        raise click.UsageError(message)
     new = NewTask(
         task_type=task_type,
         payload=payload_from(words),
@@ -106,12 +155,21 @@ def enqueue(
         timeout_seconds=timeout,
         tags=list(tags) or None,
         min_version=min_version,
+        unique_by=None if not unique_by else [] if "*" in unique_by else list(unique_by),
+        unique_key=unique_key,
+        unique_scope=unique_scope,
+        on_conflict=on_conflict,
     )
     invocation.prepare_private()
     with invocation.connection() as connection:
         found, created = run(connection, calls.octop_enqueue_many([new], fresh=False))[0]
+        if found != new.id and on_conflict == "raise":
+            message = f"there is a task {found} already"
+            raise TaskExistsError(message, detail=f"task {found}", hint="Nothing was enqueued.")
         if not created:
-            invocation.output.say(f"There is a task {found} already: nothing was enqueued.")
+            changed = {"replace": ": its payload is replaced, unless it runs", "move": ": it is moved, unless it runs"}
+            what = changed.get(on_conflict or "", "") if found != new.id else ""
+            invocation.output.say(f"There is a task {found} already{what or ': nothing was enqueued'}.")
         if created and (doubt := doubt_about_type(connection, task_type)):
             undo = f". Not meant? Then: {typed_name()} tasks cancel {found}" if wait else ""
             invocation.output.warn(f"{doubt}{undo}")

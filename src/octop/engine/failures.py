@@ -36,6 +36,7 @@ BY_CONSTRAINT: Final[dict[str, type[errors.OctopError]]] = {
     "octop_tasks_live_priority_is_0_to_9": errors.InvalidOptionError,
     "octop_tasks_live_retries_and_version_to_1000_timeout_to_31_days": errors.InvalidOptionError,
     "octop_tasks_live_times_are_in_years_2000_to_2999": errors.InvalidTimeError,
+    "octop_tasks_live_one_per_unique_key": errors.TaskExistsError,
     "octop_queues_name_is_1_to_200_long": errors.InvalidNameError,
     "octop_queues_worker_limit_is_in_range": errors.InvalidOptionError,
     "octop_queues_max_retries_is_in_range": errors.InvalidOptionError,

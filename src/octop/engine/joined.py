@@ -21,6 +21,8 @@ from octop.model.work import NewTask
 Answer = tuple[str, bool]
 Run = Callable[[Call[list[Answer]], Call[list[Answer]]], Awaitable[list[Answer]]]
 LEADERS_MAX: Final = 2
+KEYED_MAX: Final = 4
+"""Of those that may have to wait for somebody's transaction so many are on their way at once: the others keep connections."""
 ENOUGH: Final = 100
 """So many are sent without waiting for more: the database works on them while Python binds the rest."""
 TASKS_MAX: Final = 500
@@ -46,14 +48,16 @@ class JoinedEnqueue:
 
     Args:
         run: Runs a call in a transaction of its own, or its second form after a broken connection.
+        connections: How many there are: those with unique keys take at most half of them, and at most four.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, connections: int = 2 * KEYED_MAX) -> None:
         """Begin without callers."""
         self._run = run
         self._queue: deque[_Waiting] = deque()
         self._leaders = 0
         self._gathering = False
+        self._keyed = asyncio.Semaphore(max(1, min(KEYED_MAX, connections // 2)))
 
     async def enqueue(self, task: NewTask, *, fresh: bool) -> Answer:
         """Enqueue one task; return its id, and whether it is new.
@@ -65,6 +69,8 @@ class JoinedEnqueue:
         Raises:
             OctopError: As if it had been sent alone: the fault of one is not the fault of the others.
         """
+        if task.keyed:
+            return await self._alone(task, fresh=fresh)
         me = _Waiting(task, fresh, asyncio.get_running_loop().create_future())
         if self._leaders < LEADERS_MAX:
             if not self._gathering:
@@ -87,6 +93,12 @@ class JoinedEnqueue:
             again = octop_enqueue_many([task], fresh=False)
             return (await self._run(again, again))[0]
         return answer
+
+    async def _alone(self, task: NewTask, *, fresh: bool) -> Answer:
+        """Enqueue a task with a unique key by itself: it waits for whoever is about to take the same key, and nobody else shall."""
+        async with self._keyed:
+            call = octop_enqueue_many([task], fresh=fresh)
+            return (await self._run(call, repeatable(call)))[0]
 
     async def _gather(self) -> None:
         """Become a leader, when those that are ready to run have done their part."""

@@ -275,7 +275,7 @@ class _LoopPool:
         self._slots = asyncio.Semaphore(size)
         self._idle = _Idle()
         self._end: AsyncGenerator[None, None] | None = None
-        self.joined = JoinedEnqueue(self.run)
+        self.joined = JoinedEnqueue(self.run, size)
 
     async def run(self, call: Call[R], again: Call[R] | None) -> R:
         """Run one call in a transaction of its own; after a broken connection its second form, once."""

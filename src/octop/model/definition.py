@@ -13,7 +13,13 @@ from typing import Any, Final, Literal, TypedDict
 
 from octop.model.codec import ANY, codec_for, typed
 from octop.model.context import Context
-from octop.model.errors import InvalidArgumentsError, InvalidPayloadError, InvalidTaskError, PayloadTooLargeError
+from octop.model.errors import (
+    InvalidArgumentsError,
+    InvalidOptionError,
+    InvalidPayloadError,
+    InvalidTaskError,
+    PayloadTooLargeError,
+)
 from octop.model.json_text import RefusedError, from_text, to_text
 from octop.model.options import (
     checked_flag,
@@ -27,6 +33,7 @@ from octop.model.options import (
 from octop.model.retry import RetryPolicy, checked_retry
 from octop.model.scalars import Codec
 from octop.model.signature import parameters_text, signature_text
+from octop.model.unique import OnConflict, Unique, checked_fields, checked_rule, checked_scope
 from octop.model.work import TaskTypePolicy
 
 RunIn = Literal["loop", "thread", "process"]
@@ -51,6 +58,9 @@ class TaskOptions(TypedDict, total=False):
     version: int
     transactional: bool
     freeze_type_on_exhaustion: bool
+    unique: Sequence[str] | bool
+    unique_scope: Literal["pending", "live"] | float | timedelta | None
+    on_conflict: OnConflict | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +76,7 @@ class Plan:
         rest: Codec of the values of ``**kwargs``; None = there is none.
         result: Codec of what the function returns.
         allowed: Names that may be passed by name.
+        defaults: Values of those that have one.
     """
 
     positional: tuple[str, ...]
@@ -76,6 +87,7 @@ class Plan:
     rest: Codec | None
     result: Codec
     allowed: frozenset[str]
+    defaults: Mapping[str, object]
 
 
 @dataclass(slots=True, eq=False)
@@ -90,6 +102,7 @@ class TaskDefinition:
         aliases: Older names under which tasks may still wait.
         tags: Labels of each task, unless ``using(tags=…)`` says otherwise.
         transactional: Its success commits with what it did on ``octop.current().connection``.
+        unique: What makes its tasks unique, unless ``using`` says otherwise.
     """
 
     name: str
@@ -99,6 +112,7 @@ class TaskDefinition:
     aliases: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     transactional: bool = False
+    unique: Unique = field(default_factory=Unique)
     _plan: Plan | None = field(default=None, repr=False)
 
     @property
@@ -126,12 +140,14 @@ class TaskDefinition:
         """Tell whether a parameter of the function has this name."""
         return name in inspect.signature(self.function).parameters
 
-    def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> str:
+    def bind(self, args: Sequence[object], kwargs: Mapping[str, object], unique_by: Sequence[str] | None = None) -> str:
         """Write the arguments of one call as the JSON text of a payload.
 
         Args:
             args: Positional arguments, without the context.
             kwargs: Arguments by name.
+            unique_by: Fields that make the task unique, empty = all: of these, defaults are stored as well, so that to
+                pass one and to leave it out is the same.
 
         Returns:
             A JSON object: only what was passed, by name.
@@ -146,6 +162,9 @@ class TaskDefinition:
         plan = self._plan or self.plan
         simple = not args and plan.required <= kwargs.keys() <= plan.allowed
         values = dict(kwargs) if simple else self._named(plan, args, kwargs)
+        if unique_by is not None:
+            names = {field.partition(".")[0] for field in unique_by} or plan.defaults.keys()
+            values.update({name: plan.defaults[name] for name in names & plan.defaults.keys() if name not in values})
         codecs = plan.codecs
         name = ""
         try:
@@ -319,6 +338,9 @@ def define(
     version: int = 1,
     transactional: bool = False,
     freeze_type_on_exhaustion: bool = False,
+    unique: Sequence[str] | bool = False,
+    unique_scope: Literal["pending", "live"] | float | timedelta | None = None,
+    on_conflict: OnConflict | None = None,
 ) -> TaskDefinition:
     """Make a task type of a function; for the arguments see ``Octop.task``.
 
@@ -358,7 +380,26 @@ def define(
         older,
         tuple(checked_tags(tags)),
         transactional=_transactional(function, transactional),
+        unique=_unique(function, unique, unique_scope, on_conflict),
     )
+
+
+def _unique(function: Callable[..., Any], fields: object, scope: object, rule: object) -> Unique:
+    found = Unique(
+        checked_fields(fields),
+        None if scope is None else checked_scope(scope),
+        None if rule is None else checked_rule(rule),
+    )
+    if found.unique_by is None and (found.unique_scope or found.on_conflict):
+        message = f"unique_scope and on_conflict of {function.__qualname__} say nothing without unique"
+        raise InvalidOptionError(message, hint='Name its fields: unique=("user_id",), or True for all of them.')
+    parameters = inspect.signature(function).parameters
+    if all(each.kind is not each.VAR_KEYWORD for each in parameters.values()):
+        for field in found.unique_by or ():
+            if field.partition(".")[0] not in parameters and field not in parameters:
+                message = f"unique names {field!r}, and {function.__qualname__} has no such parameter"
+                raise InvalidOptionError(message, hint=f"It has: {', '.join(parameters) or 'none'}.")
+    return found
 
 
 def _check_function(function: object) -> None:
@@ -431,6 +472,7 @@ def _planned(function: Callable[..., Any], name: str) -> Plan:
         rest=None if rest is None else codec_for(hints.get(rest, Any)),
         result=_result_codec(hints.get("return", Any)),
         allowed=frozenset(n for n, p in own.items() if p.kind is not p.POSITIONAL_ONLY),
+        defaults={n: p.default for n, p in own.items() if p.default is not p.empty},
     )
 
 

@@ -29,6 +29,7 @@ command, and says what the reader should do::
     │   └── IllegalTransitionError    OC102
     ├── TaskNotFoundError             OC103
     ├── TaskStatusError               OC104
+    ├── TaskExistsError               OC116
     ├── TaskFailedError               handle.result() of a task that did not succeed
     ├── WaitTimeoutError              it is not finished yet
     ├── DrainLimitError               octop.testing: a drain came to its limit, and something is left
@@ -225,6 +226,22 @@ class TaskStatusError(OctopError):
 
     sqlstate = "OC104"
     exit_code = 8
+
+
+class TaskExistsError(OctopError):
+    """Another task holds the unique key, and on_conflict="raise" was asked for: wait for that one, or ask for keep, replace or move.
+
+    Attributes:
+        id: The task that holds the key, as text; empty where PostgreSQL itself refused a repair by hand.
+    """
+
+    sqlstate = "OC116"
+    exit_code = 8
+
+    @property
+    def id(self) -> str:
+        """Return the id that the detail names."""
+        return self.detail.removeprefix("task ")
 
 
 class TaskFailedError(OctopError):

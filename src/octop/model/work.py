@@ -29,6 +29,10 @@ class NewTask(NamedTuple):
         declared_queue: What the code says; holds until a worker has declared the type, then the type's row does.
         declared_priority: Likewise.
         min_version: Workers whose code of the type is older leave it to others; None = any may run it.
+        unique_by: Payload fields that make it unique; empty = all of them; None = it is not, or by unique_key.
+        unique_key: A text that makes it unique, 1 to 1,000 characters.
+        unique_scope: ``pending``, ``live`` or an interval as PostgreSQL reads it; None = ``pending``.
+        on_conflict: ``keep``, ``raise``, ``replace`` or ``move``; None = ``keep``.
     """
 
     task_type: str
@@ -49,6 +53,15 @@ class NewTask(NamedTuple):
     declared_queue: str | None = None
     declared_priority: int | None = None
     min_version: int | None = None
+    unique_by: Sequence[str] | None = None
+    unique_key: str | None = None
+    unique_scope: str | None = None
+    on_conflict: str | None = None
+
+    @property
+    def keyed(self) -> bool:
+        """Tell whether another task may stand in its way."""
+        return self.unique_by is not None or self.unique_key is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,12 @@ RETRY: Final = Act(
     otherwise="Running and blocked tasks are cancelled first.",
     one=_retry_one,
     many=calls.octop_retry_many,
-    spoken={"retried": "pending again.", "repeated": "had ended, and run again as new tasks.", "refused": "refused."},
+    spoken={
+        "retried": "pending again.",
+        "repeated": "had ended, and run again as new tasks.",
+        "exists": "left alone: another task holds the unique key.",
+        "refused": "refused.",
+    },
 )
 
 

@@ -29,8 +29,8 @@ def octop_retry_many(ids: Sequence[str]) -> Call[list[tuple[str, str, str | None
         ids: At most 10,000, better some hundreds.
 
     Returns:
-        Verdicts: retried, repeated (it had finished: a new task), running, blocked, not found. The last id is None where
-        nothing was done.
+        Verdicts: retried, repeated (it had finished: a new task), running, blocked, exists (the last id is of the
+        task that holds its unique key), not found. Where nothing else was done the last id is None.
 
     Raises:
         InvalidOptionError: More than 10,000 ids.

@@ -16,6 +16,16 @@ _ENQUEUE_MANY: Final = (
     " %(retry_of)s::text::uuid[], %(fresh)s::boolean, %(declared_queues)s::text::text[], %(declared_priorities)s::text::integer[],"
     " %(min_versions)s::text::integer[])"
 )
+# Tasks that may meet others with the same key: what became of each must be told.
+_ENQUEUE_KEYED: Final = (
+    "octop_enqueue_many(%(task_types)s::text::text[], %(payloads)s::text::text[], %(ids)s::text::uuid[],"
+    " %(queues)s::text::text[], %(lanes)s::text::text[], %(tenants)s::text::text[], %(priorities)s::text::integer[],"
+    " %(scheduled_at)s::text::timestamptz[], %(delay_seconds)s::text::double precision[], %(max_retries)s::text::integer[],"
+    " %(timeout_seconds)s::text::double precision[], %(retry_policies)s::text::text[], %(tags)s::text::text[], %(metas)s::text::text[],"
+    " %(retry_of)s::text::uuid[], %(fresh)s::boolean, %(declared_queues)s::text::text[], %(declared_priorities)s::text::integer[],"
+    " %(min_versions)s::text::integer[], %(unique_by)s::text::text[], %(unique_keys)s::text::text[], %(unique_scopes)s::text::text[],"
+    " %(on_conflicts)s::text::text[])"
+)
 # What most enqueues say. The database reads the text of a statement anew each time, and a tenth of a single enqueue would go for
 # parameters that are null.
 _ENQUEUE_PLAIN: Final = (
@@ -25,6 +35,8 @@ _ENQUEUE_PLAIN: Final = (
 _PLAIN: Final = {"task_types", "payloads", "ids", "fresh", "declared_queues", "declared_priorities"}
 _COUNTED: Final[LiteralString] = "select count(*) from " + _ENQUEUE_MANY  # noqa: S608 - two literals of ours
 _COUNTED_PLAIN: Final[LiteralString] = "select count(*) from " + _ENQUEUE_PLAIN  # noqa: S608 - as above
+_COUNTED_KEYED: Final[LiteralString] = "select count(*) filter (where created) from " + _ENQUEUE_KEYED  # noqa: S608 - as above
+_WITH_IDS_KEYED: Final[LiteralString] = "select id::text, created from " + _ENQUEUE_KEYED  # noqa: S608 - as above
 _WITH_IDS: Final[LiteralString] = "select id::text, created from " + _ENQUEUE_MANY  # noqa: S608 - as above
 _PARAMETERS: Final = {
     "task_type": "task_types",
@@ -45,6 +57,10 @@ _PARAMETERS: Final = {
     "declared_queue": "declared_queues",
     "declared_priority": "declared_priorities",
     "min_version": "min_versions",
+    "unique_by": "unique_by",
+    "unique_key": "unique_keys",
+    "unique_scope": "unique_scopes",
+    "on_conflict": "on_conflicts",
 }
 """The array for each field of a task."""
 
@@ -77,12 +93,17 @@ def octop_enqueue_many(tasks: Sequence[NewTask], *, fresh: bool = True, return_i
         return_ids: False = only how many there were: the ids of a million tasks need not come back.
 
     Returns:
-        For each task its id and whether it is new, in the order of the input; or how many there were.
+        For each task its id and whether it is new, in the order of the input; or how many there were, of tasks with unique
+        keys how many are new. A task that another one stands in for has that one's id.
 
     Raises:
         InvalidTaskError: A subclass says which task and what is wrong; nothing was written.
     """
     columns = _columns(tasks, fresh=fresh)
+    if columns["unique_by"] is not None or columns["unique_keys"] is not None:
+        if not return_ids:
+            return Call(_COUNTED_KEYED, columns, lambda rows: int(first_value(rows)))
+        return Call(_WITH_IDS_KEYED, columns, _ids_and_created)
     counted = _COUNTED_PLAIN if all(columns[name] is None for name in columns.keys() - _PLAIN) else _COUNTED
     if not return_ids:
         return Call(counted, columns, lambda rows: int(first_value(rows)))
@@ -93,7 +114,8 @@ def octop_enqueue_many(tasks: Sequence[NewTask], *, fresh: bool = True, return_i
 
 def repeatable(call: Call[Any]) -> Call[list[tuple[str, bool]]]:
     """Return the form of an enqueue that may be sent when nobody knows what became of the first one: it looks for the ids."""
-    return Call(_WITH_IDS, {**call.values, "fresh": False}, _ids_and_created)
+    keyed = call.values["unique_by"] is not None or call.values["unique_keys"] is not None
+    return Call(_WITH_IDS_KEYED if keyed else _WITH_IDS, {**call.values, "fresh": False}, _ids_and_created)
 
 
 def task_record(row: Sequence[Any]) -> TaskRecord:

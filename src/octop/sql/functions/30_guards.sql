@@ -48,6 +48,7 @@ declare
   v_queues text[];
   v_due timestamptz[];
   v_max int;
+  v_keyed int;
   v_caller text := _octop_caller();
 begin
   -- one walk over the rows, and nothing in it but comparisons: each INSERT pays for it
@@ -58,7 +59,7 @@ begin
    where n.status <> 'pending' or n.created_by <> v_caller or n.attempt <> 0 or n.retry_count <> 0 or n.lost_count <> 0
       or n.due_at is not null or n.started_at is not null or n.completed_at is not null or n.deadline_at is not null
       or n.worker_id is not null or n.claim_id is not null or n.last_error is not null or n.result is not null
-      or n.cancel_requested_at is not null or n.blocked_by is not null
+      or n.cancel_requested_at is not null or n.blocked_by is not null or n.unique_hold is not null
    limit 1;
   if found then
     raise exception 'octop: a task is born %', s
@@ -93,18 +94,24 @@ begin
     perform _octop_check_retry_policy(n.retry_policy) from new_rows n where n.retry_policy is not null;
   end if;
   with g as (
-    select n.tenant, n.queue, count(*) as n, min(n.scheduled_at) as due from new_rows n group by n.tenant, n.queue
+    select n.tenant, n.queue, count(*) as n, min(n.scheduled_at) as due, count(coalesce(n.unique_key, n.unique_scope)) as keyed from new_rows n group by n.tenant, n.queue
   ), d as (
     insert into _octop_counter_deltas (tenant, queue, status, day, n) select g.tenant, g.queue, 'waiting', '-infinity', g.n from g
   )
-  select array_agg(g.queue), array_agg(g.due) into v_queues, v_due from g;
+  select array_agg(g.queue), array_agg(g.due), sum(g.keyed) into v_queues, v_due, v_keyed from g;
+  if v_keyed > 0 then
+    if exists (select from new_rows n where n.unique_scope is not null and n.unique_key is null) then
+      raise exception 'octop: unique_scope needs unique_key' using errcode = 'OC113', hint = 'The key is a text, or leave both out.';
+    end if;
+    perform _octop_take_by_hand(array(select n.id from new_rows n where n.unique_key is not null));
+  end if;
   if v_queues is not null then
     perform _octop_wake(v_queues, v_due);
   end if;
   return null;
 end $$;
 comment on function _octop_tasks_inserted() is
-  'INSERT into octop_tasks: born pending, as the caller''s, without a past (OC101), within the limits, counted, and sleeping workers are told. Not checked: seq and created_at, which only the owner can write, and retry_of.';
+  'INSERT into octop_tasks: born pending, as the caller''s, without a past (OC101), within the limits, one for each unique key (OC116), counted, and sleeping workers are told. Not checked: seq and created_at, which only the owner can write, and retry_of.';
 
 create or replace function _octop_tasks_updated() returns trigger
   language plpgsql security definer set search_path from current set enable_seqscan = off set enable_bitmapscan = off
@@ -115,9 +122,13 @@ declare
   v_due timestamptz[];
 begin
   select coalesce(o.id, n.id) as id, o.status as old, n.status as new,
-         o.id is null or n.id is null or (o.seq, o.created_at, o.attempt) <> (n.seq, n.created_at, n.attempt) as renamed into r
+         o.id is null or n.id is null or (o.seq, o.created_at, o.attempt) <> (n.seq, n.created_at, n.attempt) as renamed,
+         (o.unique_key, o.unique_scope, o.unique_hold) is distinct from (n.unique_key, n.unique_scope, n.unique_hold)
+           or (o.unique_key is not null and (o.tenant, o.task_type) <> (n.tenant, n.task_type)) as rekeyed into r
     from old_rows o full join new_rows n on n.id = o.id
    where o.id is null or n.id is null or (o.seq, o.created_at, o.attempt) <> (n.seq, n.created_at, n.attempt)
+      or (o.unique_key, o.unique_scope, o.unique_hold) is distinct from (n.unique_key, n.unique_scope, n.unique_hold)
+      or (o.unique_key is not null and (o.tenant, o.task_type) <> (n.tenant, n.task_type))
       or (o.status = 'running' and n.status = 'running'
           and (o.worker_id, o.claim_id, o.started_at, o.queue, o.lane, o.tenant, o.task_type, o.payload)
               is distinct from (n.worker_id, n.claim_id, n.started_at, n.queue, n.lane, n.tenant, n.task_type, n.payload))
@@ -130,6 +141,9 @@ begin
     if r.renamed then
       raise exception 'octop: id, seq, created_at and attempt of task % cannot be changed', r.id
         using errcode = 'OC102', hint = 'They are the task''s identity for life, and the number of its starts.';
+    elsif r.rekeyed then
+      raise exception 'octop: unique_key, unique_scope and unique_hold of task % cannot be changed, nor what its key is made of: tenant and task_type', r.id
+        using errcode = 'OC102', hint = 'Cancel it, and enqueue another one.';
     elsif r.old = r.new then
       raise exception 'octop: worker_id, claim_id, started_at, queue, lane, tenant, task_type and payload of the running task % cannot be changed', r.id
         using errcode = 'OC102', hint = 'They are its fence, or what its worker has already. To take the task from its worker set status = ''pending''; the same UPDATE may change the others.';
@@ -191,7 +205,9 @@ begin
   update octop_tasks_live t
      set worker_id = null, claim_id = null, deadline_at = null, cancel_requested_at = null, completed_at = null, blocked_by = null,
          retry_count = case when o.status = 'frozen' and n.retry_count = o.retry_count then 0 else t.retry_count end,
-         scheduled_at = case when n.scheduled_at = o.scheduled_at then _octop_now() else t.scheduled_at end
+         scheduled_at = case when n.scheduled_at = o.scheduled_at then _octop_now() else t.scheduled_at end,
+         -- back among the living, where a task of scope live holds its key; if another does, that is refused by the index
+         unique_hold = case when o.status = 'frozen' and t.unique_scope = 'live' then _octop_unique_hold(t.tenant, t.task_type, 'live', t.unique_key) else t.unique_hold end
     from old_rows o join new_rows n on n.id = o.id
      -- bounds instead of "=": see _octop_complete
    where t.id between n.id and n.id and o.status <> n.status and n.status in ('pending', 'failed');
@@ -222,6 +238,7 @@ begin
   task.claim_id := null;
   task.deadline_at := null;
   task.blocked_by := null;
+  task.unique_hold := null;
   return task;
 end $$;
 comment on function _octop_completed(octop_tasks_done_stray) is 'The same finished task with completed_at filled.';

@@ -33,6 +33,11 @@ end $$;
 comment on function _octop_unreadable(text[], text[], text[], text[]) is
   'Which text of which task cannot be cast; n null = none. Asked only after a cast of them all has failed.';
 
+-- as they were before uniqueness: a function has one signature
+drop function if exists octop_enqueue(text, jsonb, text, text, text, integer, timestamptz, double precision, integer, double precision, jsonb, text[], jsonb, uuid, integer);
+drop function if exists octop_enqueue_many(text[], text[], uuid[], text[], text[], text[], integer[], timestamptz[], double precision[], integer[],
+                                           double precision[], text[], text[], text[], uuid[], boolean, text[], integer[], integer[]);
+
 create or replace function octop_enqueue_many(
   task_types      text[],
   payloads        text[],
@@ -52,7 +57,11 @@ create or replace function octop_enqueue_many(
   fresh           boolean            default false,
   declared_queues text[]             default null,
   declared_priorities integer[]      default null,
-  min_versions    integer[]          default null
+  min_versions    integer[]          default null,
+  unique_by       text[]             default null,
+  unique_keys     text[]             default null,
+  unique_scopes   text[]             default null,
+  on_conflicts    text[]             default null
 ) returns table (id uuid, created boolean)
   language plpgsql security definer set search_path from current set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
 as $$
@@ -83,6 +92,11 @@ declare
   v_bad      bigint;
   v_code     text;
   v_text     text;
+  v_keys     text[];  -- null where no task has one
+  v_keyed    integer[];
+  v_theirs   uuid[];
+  v_own      boolean[];
+  v_count_keyed integer := 0;
 begin
   if task_types is null then
     raise exception 'octop: task_types is null' using errcode = 'OC110', hint = 'Nothing was enqueued. An array of names; an empty one enqueues nothing. array_agg over no rows is null.';
@@ -96,7 +110,9 @@ begin
      or cardinality(max_retries) not in (0, v_count) or cardinality(timeout_seconds) not in (0, v_count)
      or cardinality(retry_policies) not in (0, v_count) or cardinality(tags) not in (0, v_count) or cardinality(metas) not in (0, v_count)
      or cardinality(retry_of) not in (0, v_count) or cardinality(declared_queues) not in (0, v_count)
-     or cardinality(declared_priorities) not in (0, v_count) or cardinality(min_versions) not in (0, v_count) then
+     or cardinality(declared_priorities) not in (0, v_count) or cardinality(min_versions) not in (0, v_count)
+     or cardinality(unique_by) not in (0, v_count) or cardinality(unique_keys) not in (0, v_count)
+     or cardinality(unique_scopes) not in (0, v_count) or cardinality(on_conflicts) not in (0, v_count) then
     raise exception 'octop: arrays of different length: % task types, and other arrays have more or fewer', v_count
       using errcode = 'OC302', hint = 'Nothing was enqueued. Arrays run in parallel; leave out those that say nothing.';
   end if;
@@ -108,7 +124,7 @@ begin
   -- 1. what was wrong, and in which task
   v_plain := coalesce(queues, lanes, tenants, tags, metas, retry_policies) is null and coalesce(priorities, max_retries, min_versions) is null
              and coalesce(delay_seconds, timeout_seconds) is null and scheduled_at is null and retry_of is null;
-  v_alike := fresh and cardinality(v_ids) = v_count and v_type is not null
+  v_alike := fresh and cardinality(v_ids) = v_count and v_type is not null and coalesce(unique_by, unique_keys, unique_scopes, on_conflicts) is null
              and (declared_queues is null or declared_queues[1] = all (declared_queues))
              and (declared_priorities is null or declared_priorities[1] = all (declared_priorities));
   if v_alike and not v_plain then
@@ -178,6 +194,11 @@ begin
   if v_policies is not null then
     perform _octop_check_retry_policy(p) from unnest(v_policies) p where p is not null;
   end if;
+  if coalesce(unique_by, unique_keys, unique_scopes, on_conflicts) is not null then
+    v_keys := _octop_unique_keys(v_payloads, unique_by, unique_keys, unique_scopes, on_conflicts);
+    v_count_keyed := cardinality(array_remove(v_keys, null));
+    v_keys := case when v_count_keyed > 0 then v_keys end;
+  end if;
   -- 2. the rows
   if v_alike then
     select y.queue, y.priority into v_queue, v_priority from octop_task_types y where y.name = v_type;
@@ -202,18 +223,23 @@ begin
            exists (select from octop_tasks_frozen f where f.id = any (v_ids))
       into v_asleep, v_frozen;
   else
+    -- Ids that others may send too, in one order: two calls with the same ids, the other way round, would wait for each other. seq is drawn
+    -- before that: it is the order of the call.
     with made as (
-      insert into octop_tasks_live (id, tenant, queue, lane, task_type, payload, priority, scheduled_at, max_retries, timeout_seconds,
+      insert into octop_tasks_live (seq, id, tenant, queue, lane, task_type, payload, priority, scheduled_at, max_retries, timeout_seconds,
                                     retry_policy, tags, meta, retry_of, created_by, min_version)
-      select coalesce(u.id, octop_uuid7()), coalesce(u.tenant, ''), coalesce(u.queue, y.queue, case when y.name is null then u.declared_queue end, 'default'), coalesce(u.lane, ''), u.task_type,
+      select u.seq, coalesce(u.id, octop_uuid7()), coalesce(u.tenant, ''), coalesce(u.queue, y.queue, case when y.name is null then u.declared_queue end, 'default'), coalesce(u.lane, ''), u.task_type,
              u.payload, coalesce(u.priority, y.priority, case when y.name is null then u.declared_priority end, 5),
              coalesce(u.scheduled_at, _octop_now() + make_interval(secs => u.delay_seconds), _octop_now()),
              u.max_retries, u.timeout_seconds, u.retry_policy, u.tags::text[], u.meta, u.retry_of, v_caller, u.min_version
-        from unnest(v_ids, task_types, v_payloads, queues, lanes, tenants, priorities, scheduled_at, delay_seconds, max_retries,
-                    timeout_seconds, v_policies, tags, v_metas, retry_of, declared_queues, declared_priorities, min_versions)
-               u (id, task_type, payload, queue, lane, tenant, priority, scheduled_at, delay_seconds, max_retries,
-                  timeout_seconds, retry_policy, tags, meta, retry_of, declared_queue, declared_priority, min_version)
+        from (select nextval('octop_tasks_seq') as seq, a.*
+                from unnest(v_ids, task_types, v_payloads, queues, lanes, tenants, priorities, scheduled_at, delay_seconds, max_retries,
+                            timeout_seconds, v_policies, tags, v_metas, retry_of, declared_queues, declared_priorities, min_versions, v_keys)
+                     a (id, task_type, payload, queue, lane, tenant, priority, scheduled_at, delay_seconds, max_retries,
+                        timeout_seconds, retry_policy, tags, meta, retry_of, declared_queue, declared_priority, min_version, key)
+               where a.key is null offset 0) u
         left join octop_task_types y on y.name = u.task_type
+       order by case when not fresh then u.id end, u.seq
       on conflict (id) do nothing
       returning octop_tasks_live.id, octop_tasks_live.tenant, octop_tasks_live.queue, octop_tasks_live.scheduled_at
     ), g as (
@@ -222,8 +248,15 @@ begin
       insert into _octop_counter_deltas (tenant, queue, status, day, n) select g.tenant, g.queue, 'waiting', '-infinity', g.n from g
     )
     select (select array_agg(g.queue) from g), (select array_agg(g.due) from g),
-           case when not fresh then (select coalesce(array_agg(m.id), '{}') from made m) end, (select sum(g.n) from g)
+           case when not fresh or v_keys is not null then (select coalesce(array_agg(m.id), '{}') from made m) end, (select sum(g.n) from g)
       into v_queues, v_due, v_made, v_new;
+    if v_keys is not null then
+      select coalesce(array_agg(k.n), '{}'), array_agg(k.id), array_agg(k.created), v_made || coalesce(array_agg(k.id) filter (where k.created), '{}'),
+             v_queues || array_agg(k.queue) filter (where k.queue is not null), v_due || array_agg(k.due) filter (where k.queue is not null)
+        into v_keyed, v_theirs, v_own, v_made, v_queues, v_due
+        from _octop_enqueue_keyed_many(v_keys, unique_scopes, on_conflicts, v_ids, task_types, v_payloads, queues, lanes, tenants, priorities, scheduled_at, delay_seconds,
+               max_retries, timeout_seconds, v_policies, octop_enqueue_many.tags, v_metas, retry_of, declared_queues, declared_priorities, min_versions, v_caller) k;
+    end if;
     -- 3. which of them were there, and have ended (a caller repeats an enqueue whose answer it lost). Asked only now, in a statement of its own:
     -- whoever enqueued the same id in this moment has made us wait at its row, and that task may have been run and finished since. No
     -- lock is needed for it: advisory ones made transactions that enqueue several tasks wait for each other, and end in deadlocks.
@@ -240,9 +273,9 @@ begin
       end if;
     end if;
     select exists (select from _octop_sleepers s where s.queue = any (v_queues) and s.wake_at > '-infinity'),
-           fresh and ids is not null and exists (select from octop_tasks_frozen f where f.id = any (v_ids))
+           fresh and ids is not null and exists (select from octop_tasks_frozen f where f.id = any (case when v_keys is null then v_ids else v_made end))
       into v_asleep, v_frozen;
-    if fresh and coalesce(v_new, 0) < v_count then
+    if fresh and coalesce(v_new, 0) < v_count - v_count_keyed then
       raise exception 'octop: the id of one of these tasks exists already' using errcode = 'unique_violation', hint = 'Leave fresh out to look first.';
     end if;
   end if;
@@ -254,7 +287,10 @@ begin
   if v_queues is not null and (v_asleep or current_setting('transaction_isolation') <> 'read committed') then
     perform _octop_wake(v_queues, v_due);
   end if;
-  if fresh and v_count = 1 then
+  if v_keys is not null then
+    return query select coalesce(k.id, u.id), coalesce(k.created, true) and coalesce(k.id, u.id) = any (v_made)
+                   from unnest(v_ids) with ordinality u (id, n) left join unnest(v_keyed, v_theirs, v_own) k (n, id, created) on k.n = u.n order by u.n;
+  elsif fresh and v_count = 1 then
     id := v_ids[1];
     created := true;
     return next;
@@ -265,10 +301,12 @@ begin
   end if;
 end $$;
 comment on function octop_enqueue_many(text[], text[], uuid[], text[], text[], text[], integer[], timestamptz[], double precision[], integer[],
-                                       double precision[], text[], text[], text[], uuid[], boolean, text[], integer[], integer[]) is
+                                       double precision[], text[], text[], text[], uuid[], boolean, text[], integer[], integer[], text[], text[], text[], text[]) is
   'Register many tasks in your transaction, all or nothing; answers id and whether it is new, in the order of the input. Arrays run in parallel; null = default for all, '
   'null inside = default for one. tags holds array literals. fresh = the ids were just made, do not look whether they exist. declared_queues and declared_priorities are what the code says '
   'of the type; they hold until a worker has declared it, from then on the row in octop_task_types does. min_versions: workers with older code of the type leave the task to others. '
+  'unique_by: array literals of payload fields ({} = all), or unique_keys: a text, make the task unique among those of its tenant and type; unique_scopes: pending (default: until the first start), live (until the end) or an interval; '
+  'on_conflicts says what becomes of a conflict: keep (default), replace (payload, and time and priority if given), move (the time), raise: the answer is always the id of the task that exists, created = false, and a conflict never stops the others (so raise is keep here). '
   'Errors, which say in which task: OC110 name (or no array of them), OC111 payload or meta, OC112 payload too large, OC113 option, OC114 time, OC302 arrays of different length.';
 
 create or replace function octop_enqueue(
@@ -286,20 +324,32 @@ create or replace function octop_enqueue(
   tags            text[]           default null,
   meta            jsonb            default null,
   id              uuid             default null,
-  min_version     integer          default null
+  min_version     integer          default null,
+  unique_by       text[]           default null,
+  unique_key      text             default null,
+  unique_scope    text             default null,
+  on_conflict     text             default null
 ) returns table (id uuid, created boolean)
   language sql security definer set search_path from current
 as $$
   select m.id, m.created
     from octop_enqueue_many(array[task_type], array[payload::text], case when id is not null then array[octop_enqueue.id] end,
            array[queue], array[lane], array[tenant], array[priority], array[scheduled_at], array[delay_seconds], array[max_retries],
-           array[timeout_seconds], array[retry_policy::text], array[tags::text], array[meta::text], min_versions => array[min_version]) m
+           array[timeout_seconds], array[retry_policy::text], array[tags::text], array[meta::text], min_versions => array[min_version],
+           unique_by => case when unique_by is not null then array[octop_enqueue.unique_by::text] end,
+           unique_keys => case when unique_key is not null then array[unique_key] end,
+           unique_scopes => case when unique_scope is not null then array[unique_scope] end,
+           on_conflicts => case when on_conflict is not null then array[on_conflict] end) m
+   where case when m.created or on_conflict is distinct from 'raise' or m.id = octop_enqueue.id then true
+              else _octop_refuse_twin(m.id, coalesce(unique_key, _octop_unique_key(payload, unique_by, null))) end
 $$;
-comment on function octop_enqueue(text, jsonb, text, text, text, integer, timestamptz, double precision, integer, double precision, jsonb, text[], jsonb, uuid, integer) is
+comment on function octop_enqueue(text, jsonb, text, text, text, integer, timestamptz, double precision, integer, double precision, jsonb, text[], jsonb, uuid, integer, text[], text, text, text) is
   'Register one task in your transaction. With an id of your own the call may be repeated: an existing task, finished or not, is returned with created = false. '
   'Bounds: names 1 to 200 characters (lane and tenant may be empty) without control characters; meta 65,536 bytes; 50 tags, together 8,000 bytes. '
-  'Errors: OC110 name, OC111 payload or meta, OC112 payload too large, OC113 option, OC114 time. '
-  'Example: select * from octop_enqueue(''send_welcome'', ''{"user_id": 42}'', delay_seconds => 60);';
+  'unique_by names payload fields ({} = all; a.b is b inside of a), or unique_key is a text, of which one task of the tenant and type may exist; unique_scope: pending (default: until its first start), live (until success, cancelled or frozen) or an interval such as 1 hour; '
+  'on_conflict: keep (default), raise (OC116), replace (the payload; time and priority if given) or move (the time). The answer is then the id of the task that exists, with created = false, and unless it runs already it does not start before your transaction ends. '
+  'Errors: OC110 name, OC111 payload or meta, OC112 payload too large, OC113 option, OC114 time, OC116 exists. '
+  'Example: select * from octop_enqueue(''send_welcome'', ''{"user_id": 42}'', delay_seconds => 60, unique_by => ''{user_id}'');';
 
 create or replace function _octop_find(id uuid) returns setof octop_tasks
   language plpgsql volatile set search_path from current

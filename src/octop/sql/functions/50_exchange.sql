@@ -27,14 +27,14 @@ begin
        and (not p_careful or t.ctid = any (v_tids))
     returning t.id, t.seq, t.tenant, t.queue, t.lane, t.task_type, t.payload, t.priority, t.scheduled_at, t.due_at, t.created_at, t.started_at,
               t.retry_count, t.max_retries, t.min_version, t.last_error, t.timeout_seconds, t.attempt, t.lost_count, t.claim_id, t.retry_policy,
-              t.tags, t.meta, t.retry_of, t.created_by, u.result
+              t.tags, t.meta, t.retry_of, t.created_by, t.unique_key, t.unique_scope, u.result
   ), kept as (
     insert into octop_tasks_done (id, seq, tenant, queue, lane, task_type, payload, status, priority, scheduled_at, due_at, created_at, started_at,
                                   completed_at, retry_count, max_retries, min_version, last_error, result, timeout_seconds, attempt, lost_count,
-                                  worker_id, claim_id, retry_policy, tags, meta, retry_of, created_by)
+                                  worker_id, claim_id, retry_policy, tags, meta, retry_of, created_by, unique_key, unique_scope)
     select g.id, g.seq, g.tenant, g.queue, g.lane, g.task_type, g.payload, 'success', g.priority, g.scheduled_at, g.due_at, g.created_at, g.started_at,
            _octop_now(), g.retry_count, g.max_retries, g.min_version, g.last_error, g.result::jsonb, g.timeout_seconds, g.attempt, g.lost_count,
-           p_worker, g.claim_id, g.retry_policy, g.tags, g.meta, g.retry_of, g.created_by
+           p_worker, g.claim_id, g.retry_policy, g.tags, g.meta, g.retry_of, g.created_by, g.unique_key, g.unique_scope
       from gone g
     returning tenant, queue, scheduled_at
   ), counted as (
@@ -119,23 +119,24 @@ begin
     returning t.id, t.seq, t.tenant, t.queue, t.lane, t.task_type, t.payload, t.priority, t.scheduled_at, t.due_at, t.created_at, t.started_at,
               t.retry_count, t.max_retries, t.min_version, coalesce(j.short, t.last_error) as last_error, t.timeout_seconds, t.attempt,
               (least(t.lost_count, 32766) + case when j.outcome = 'lost' or j.isolate then 1 else 0 end)::smallint as lost_count, t.worker_id, t.claim_id, t.retry_policy,
-              t.tags, t.meta, t.retry_of, t.created_by, j.next, j.outcome, j.error_message
+              t.tags, t.meta, t.retry_of, t.created_by, t.unique_key, t.unique_scope, j.next, j.outcome, j.error_message
   ), frozen as (
     insert into octop_tasks_frozen (id, seq, tenant, queue, lane, task_type, payload, status, priority, scheduled_at, due_at, created_at, started_at,
                                     retry_count, max_retries, min_version, last_error, timeout_seconds, attempt, lost_count, worker_id, claim_id,
-                                    retry_policy, tags, meta, retry_of, created_by)
+                                    retry_policy, tags, meta, retry_of, created_by, unique_key, unique_scope)
     select g.id, g.seq, g.tenant, g.queue, g.lane, g.task_type, g.payload, 'frozen', g.priority, g.scheduled_at, g.due_at, g.created_at, g.started_at,
            g.retry_count, g.max_retries, g.min_version, g.last_error, g.timeout_seconds, g.attempt, g.lost_count, g.worker_id, g.claim_id,
-           g.retry_policy, g.tags, g.meta, g.retry_of, g.created_by
+           g.retry_policy, g.tags, g.meta, g.retry_of, g.created_by, g.unique_key, g.unique_scope
       from gone g where g.next = 'frozen'
     returning id, status, tenant, queue, scheduled_at
   ), cancelled as (
     insert into octop_tasks_done (id, seq, tenant, queue, lane, task_type, payload, status, priority, scheduled_at, due_at, created_at, started_at,
                                   completed_at, retry_count, max_retries, min_version, last_error, timeout_seconds, attempt, lost_count, worker_id, claim_id,
-                                  retry_policy, tags, meta, retry_of, created_by)
+                                  retry_policy, tags, meta, retry_of, created_by, unique_key, unique_scope)
     select g.id, g.seq, g.tenant, g.queue, g.lane, g.task_type, g.payload, 'cancelled', g.priority, g.scheduled_at, g.due_at, g.created_at, g.started_at,
            v_now, g.retry_count, g.max_retries, g.min_version, coalesce(case when g.outcome = 'cancelled' then left(g.error_message, 1024) end, g.last_error),
-           g.timeout_seconds, g.attempt, g.lost_count, g.worker_id, g.claim_id, g.retry_policy, g.tags, g.meta, g.retry_of, g.created_by
+           g.timeout_seconds, g.attempt, g.lost_count, g.worker_id, g.claim_id, g.retry_policy, g.tags, g.meta, g.retry_of, g.created_by,
+           g.unique_key, g.unique_scope
       from gone g where g.next = 'cancelled'
     returning id, status, tenant, queue, scheduled_at
   ), settled as (
@@ -368,6 +369,8 @@ begin
          set status = 'running', started_at = v_now, due_at = coalesce(t.due_at, t.scheduled_at),
              attempt = least(t.attempt, 2147483646) + 1,
              worker_id = v_worker, claim_id = v_claim,
+             -- given back for good: from here on nothing that becomes of the task can collide with the next one of its key
+             unique_hold = case when t.unique_scope = 'pending' then null else t.unique_hold end,
              deadline_at = v_now + make_interval(secs => coalesce(t.timeout_seconds,
                case when v_policies then (select y.timeout_seconds from octop_task_types y where y.name = t.task_type) end, v_q.timeout_seconds, v_timeout))
        -- The last word: a hold that was committed after the holds were read has raised this version. What this statement does not see is

@@ -151,9 +151,11 @@ begin
      and not exists (select from octop_tasks_live t where t.status = 'running' and t.worker_id = w.id);
   delete from _octop_sleepers s where not exists (select from octop_workers w where w.id = s.worker_id);
   perform _octop_purge_buckets(p_most);
+  delete from _octop_unique_windows w
+   where w.ctid = any (array(select x.ctid from _octop_unique_windows x where x.until_at <= _octop_now() order by x.until_at limit p_most for update skip locked));
 end $$;
 comment on function _octop_purge(integer) is
-  'Old attempts whose task is neither live nor frozen, at most so many, rows of workers and sleepers that are long gone, and buckets of lanes that are full.';
+  'Old attempts whose task is neither live nor frozen, unique keys whose time is over, buckets of lanes that are full, at most so many of each, and rows of workers and sleepers that are long gone.';
 
 create or replace function _octop_chore_failed(what text, message text, hint text, again text) returns void
   language plpgsql set search_path from current

@@ -36,6 +36,9 @@ begin
     raise exception 'octop: task % is %', octop_retry.id, v_verdict
       using errcode = 'OC104', hint = case v_verdict when 'running' then 'Cancel it first, or wait for its end.'
         else 'It waits for something else than time; octop_tasks.blocked_by says for what.' end;
+  elsif v_verdict = 'exists' then
+    raise exception 'octop: another task holds the unique key of task %', octop_retry.id
+      using errcode = 'OC116', detail = format('task %s', v_retried_as), hint = 'Nothing was retried. Wait for the end of that one, or cancel it first.';
   elsif v_retried_as is null then
     raise exception 'octop: there is no task %', octop_retry.id
       using errcode = 'OC103', hint = 'Check the id. Finished tasks are dropped after history.retention_days.';
@@ -43,7 +46,7 @@ begin
   return v_retried_as;
 end $$;
 comment on function octop_retry(uuid) is
-  'Try a task again, now. Frozen or waiting: the same task (frozen gets all its tries again). Finished: a new task that names the old one in retry_of and keeps its created_by. Answers the id. Errors: OC103 not found, OC104 it runs or is blocked.';
+  'Try a task again, now. Frozen or waiting: the same task (frozen gets all its tries again). Finished: a new task that names the old one in retry_of and keeps its created_by. Answers the id. Errors: OC103 not found, OC104 it runs or is blocked, OC116 another task holds its unique key.';
 
 create or replace function octop_delete(id uuid) returns boolean
   language plpgsql security definer set search_path from current

@@ -65,10 +65,10 @@ begin
     ), kept as (
       insert into octop_tasks_done (id, seq, tenant, queue, lane, task_type, payload, status, priority, scheduled_at, due_at, created_at, started_at,
                                     completed_at, retry_count, max_retries, min_version, last_error, timeout_seconds, attempt, lost_count, retry_policy,
-                                    tags, meta, retry_of, created_by)
+                                    tags, meta, retry_of, created_by, unique_key, unique_scope)
       select g.id, g.seq, g.tenant, g.queue, g.lane, g.task_type, g.payload, 'cancelled', g.priority, g.scheduled_at, g.due_at, g.created_at, g.started_at,
              _octop_now(), g.retry_count, g.max_retries, g.min_version, coalesce(nullif(left(_octop_cancel_these.reason, 1024), ''), g.last_error),
-             g.timeout_seconds, g.attempt, g.lost_count, g.retry_policy, g.tags, g.meta, g.retry_of, g.created_by from it g
+             g.timeout_seconds, g.attempt, g.lost_count, g.retry_policy, g.tags, g.meta, g.retry_of, g.created_by, g.unique_key, g.unique_scope from it g
       returning tenant, queue, scheduled_at
     ), counted as (
       insert into _octop_counter_deltas (tenant, queue, status, day, n, scheduled_sum, scheduled_min, scheduled_max)
@@ -120,6 +120,7 @@ declare
   v_left   uuid[] := _octop_ids_once(ids);
   v_now    uuid[];
   v_new    uuid[];
+  v_frozen uuid[];
   v_was    text[];
   v_queues text[];
   v_found  octop_tasks[];
@@ -140,17 +141,22 @@ begin
     v_left := _octop_ids_without(v_left, v_now);
 
     -- frozen: the same task, all tries again
-    v_now := array(select f.id from octop_tasks_frozen f where f.id = any (v_left) order by f.id for update);
-    with it as (
-      delete from octop_tasks_frozen f where f.id = any (v_now) returning f.*
-    ), back as (
+    v_frozen := array(select f.id from octop_tasks_frozen f where f.id = any (v_left) order by f.id for update);
+    -- One of scope live holds its key again; where another task does, it stays frozen. Keys in the order of their hash, as enqueue takes them.
+    with back as (
       insert into octop_tasks_live (id, seq, tenant, queue, lane, task_type, payload, status, priority, scheduled_at, due_at, created_at, started_at,
                                     retry_count, max_retries, min_version, last_error, timeout_seconds, attempt, lost_count, retry_policy, tags, meta,
-                                    retry_of, created_by)
+                                    retry_of, created_by, unique_key, unique_scope, unique_hold)
       select f.id, f.seq, f.tenant, f.queue, f.lane, f.task_type, f.payload, 'pending', f.priority, _octop_now(), f.due_at, f.created_at, f.started_at,
              0, f.max_retries, f.min_version, f.last_error, f.timeout_seconds, f.attempt, f.lost_count, f.retry_policy, f.tags, f.meta, f.retry_of,
-             f.created_by from it f
+             f.created_by, f.unique_key, f.unique_scope, h.hold
+        from octop_tasks_frozen f
+        cross join lateral (select case when f.unique_scope = 'live' then _octop_unique_hold(f.tenant, f.task_type, 'live', f.unique_key) end as hold) h
+       where f.id = any (v_frozen) order by h.hold, f.id
+      on conflict (unique_hold) where unique_hold is not null do nothing
       returning id, tenant, queue
+    ), gone as (
+      delete from octop_tasks_frozen f using back b where f.id between b.id and b.id
     ), counted as (
       insert into _octop_counter_deltas (tenant, queue, status, day, n)
       select b.tenant, b.queue, s.status, '-infinity', s.n * count(*) from back b cross join (values ('frozen', -1), ('waiting', 1)) s (status, n)
@@ -160,32 +166,49 @@ begin
     perform _octop_retried(v_now, array_fill('frozen'::text, array[cardinality(v_now)]), v_queues);
     return query select u, 'retried', u from unnest(v_now) u;
     v_left := _octop_ids_without(v_left, v_now);
-    exit when cardinality(v_left) = 0;
+    if cardinality(v_frozen) > cardinality(v_now) then
+      select coalesce(array_agg(f.id), '{}'), array_agg(t.id) into v_now, v_new
+        from octop_tasks_frozen f join octop_tasks_live t on t.unique_hold = _octop_unique_hold(f.tenant, f.task_type, 'live', f.unique_key)
+       where f.id = any (v_left) and f.unique_scope = 'live';
+      return query select u.id, 'exists', u.other from unnest(v_now, v_new) u (id, other);
+      v_left := _octop_ids_without(v_left, v_now);
+    end if;
 
     exit when cardinality(v_left) = 0;
     v_found := array(select k from octop_tasks k where k.id = any (v_left));
     -- finished: a new task that names the old one
     -- it stays whose it was: who made the task sees its repetition too; who repeated it stands in the audit
     with it as materialized (
-      select t.*, octop_uuid7() as new_id from unnest(v_found) t where t.status in ('success', 'cancelled')
+      select t.*, octop_uuid7() as new_id, case when t.unique_scope in ('pending', 'live') then _octop_unique_hold(t.tenant, t.task_type, t.unique_scope, t.unique_key) end as hold
+        from unnest(v_found) t where t.status in ('success', 'cancelled')
     ), made as (
+      -- it takes its key as any new task does, if that is free; a time that its key is held for binds enqueues, not who asks for just this one
       insert into octop_tasks_live (id, tenant, queue, lane, task_type, payload, priority, max_retries, timeout_seconds, retry_policy, tags, meta,
-                                    retry_of, created_by, min_version)
+                                    retry_of, created_by, min_version, unique_key, unique_scope, unique_hold)
       select t.new_id, t.tenant, t.queue, t.lane, t.task_type, t.payload, t.priority, t.max_retries, t.timeout_seconds, t.retry_policy, t.tags, t.meta,
-             t.id, t.created_by, t.min_version from it t order by t.seq
-      returning tenant, queue
+             t.id, t.created_by, t.min_version, t.unique_key, t.unique_scope, t.hold from it t order by t.hold, t.seq
+      on conflict (unique_hold) where unique_hold is not null do nothing
+      returning id, tenant, queue
     ), counted as (
       insert into _octop_counter_deltas (tenant, queue, status, day, n)
       select m.tenant, m.queue, 'waiting', '-infinity', count(*) from made m group by m.tenant, m.queue
     )
     select coalesce(array_agg(t.id order by t.seq), '{}'), array_agg(t.status order by t.seq), array_agg(t.new_id order by t.seq), array_agg(distinct t.queue)
-      into v_now, v_was, v_new, v_queues from it t;
+      into v_now, v_was, v_new, v_queues from it t join made m on m.id = t.new_id;
     if v_queues is not null then
       perform _octop_wake(v_queues, array_fill('-infinity'::timestamptz, array[cardinality(v_queues)]));
     end if;
     perform _octop_audit_write('retry', u.id::text, jsonb_build_object('was', u.was, 'new', u.new)) from unnest(v_now, v_was, v_new) u (id, was, new);
     return query select u.id, 'repeated', u.new from unnest(v_now, v_new) u (id, new);
     v_left := _octop_ids_without(v_left, v_now);
+
+    if cardinality(v_left) > 0 and exists (select from unnest(v_found) f where f.unique_scope in ('pending', 'live')) then
+      select coalesce(array_agg(f.id), '{}'), array_agg(t.id) into v_now, v_new
+        from unnest(v_found) f join octop_tasks_live t on t.unique_hold = _octop_unique_hold(f.tenant, f.task_type, f.unique_scope, f.unique_key)
+       where f.id = any (v_left) and f.status in ('success', 'cancelled') and f.unique_scope in ('pending', 'live');
+      return query select u.id, 'exists', u.other from unnest(v_now, v_new) u (id, other);
+      v_left := _octop_ids_without(v_left, v_now);
+    end if;
 
     select coalesce(array_agg(t.id), '{}'), array_agg(t.status) into v_now, v_was from unnest(v_found) t where t.status in ('running', 'blocked');
     return query select u.id, u.was, null::uuid from unnest(v_now, v_was) u (id, was);
@@ -212,7 +235,7 @@ begin
 end $$;
 comment on function octop_retry_many(uuid[]) is
   'Try many tasks again, now. Answers for each id once: retried (frozen or waiting: the same task, due now; frozen gets all its tries again), repeated (finished: retried_as is a new task that names the old one and belongs to who made that), '
-  'running or blocked (nothing was done), not found. At most 10,000 ids, better some hundreds in each transaction. '
+  'running or blocked (nothing was done), exists (nothing was done: the task retried_as holds its unique key), not found. At most 10,000 ids, better some hundreds in each transaction. '
   'Example: select verdict, count(*) from octop_retry_many(array(select id from octop_tasks where status = ''frozen'' and task_type = ''send'' limit 500)) group by 1;';
 
 create or replace function _octop_retried(ids uuid[], was text[], queues text[]) returns void

@@ -15,15 +15,15 @@ end $$;
 
 -- producer: registers tasks in its own transactions, sees and cancels its own
 grant insert (id, tenant, queue, lane, task_type, payload, priority, scheduled_at, max_retries, timeout_seconds, retry_policy, tags, meta,
-              min_version),
+              min_version, unique_key, unique_scope),
       select (id) on octop_tasks to :"producer";
 grant usage on sequence octop_tasks_seq to :"producer";
 grant select on octop_my_tasks to :"producer";
 grant execute on function
   _octop_now(), octop_uuid7(), octop_uuid_time(uuid), _octop_caller(),
-  octop_enqueue(text, jsonb, text, text, text, integer, timestamptz, double precision, integer, double precision, jsonb, text[], jsonb, uuid, integer),
+  octop_enqueue(text, jsonb, text, text, text, integer, timestamptz, double precision, integer, double precision, jsonb, text[], jsonb, uuid, integer, text[], text, text, text),
   octop_enqueue_many(text[], text[], uuid[], text[], text[], text[], integer[], timestamptz[], double precision[], integer[], double precision[],
-                     text[], text[], text[], uuid[], boolean, text[], integer[], integer[]),
+                     text[], text[], text[], uuid[], boolean, text[], integer[], integer[], text[], text[], text[], text[]),
   octop_task(uuid), octop_cancel(uuid, text), octop_cancel_many(uuid[], text)
   to :"producer";
 
