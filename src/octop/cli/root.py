@@ -27,6 +27,7 @@ SECTIONS: Final[Sections] = {
         "top": ("octop.cli.top.command:top", "Watch queues, workers and tasks live, and act with keys."),
         "queues": ("octop.cli.queues:queues", "List, show, set, pause, resume, scale and reset queues."),
         "types": ("octop.cli.types:types", "List, show, set, freeze, thaw and reset task types."),
+        "schedules": ("octop.cli.schedules:schedules", "Show when a cron expression fires, and what it means."),
         "workers": ("octop.cli.workers:workers", "List the workers that live, and what they run."),
         "config": ("octop.cli.config:config", "Read and change the settings that rule while it runs."),
         "audit": ("octop.cli.audit:audit", "List who did what."),
