@@ -43,6 +43,11 @@ def test_retry(empty_database, tmp_path):
     assert row == (12,)
 
 
+def test_cron_expressions(database, tmp_path):
+    with Story(HOUSE / "docs/reference/cron.md", tmp_path, url=database.url, more={"OCTOP_DSN": database.url}) as story:
+        story.run()
+
+
 @pytest.fixture
 def pooler(empty_database):
     """The URL of a real PgBouncer in transaction mode before the database."""

@@ -186,7 +186,7 @@ begin
   end loop;
 end $$;
 comment on function _octop_cron_next(bigint[], text, timestamptz) is
-  'The next time of a parsed expression after a moment, in a zone that was checked; null = none until the end of the year 9999. About 40 microseconds: what a schedule calls when it fires.';
+  'The next time of a parsed expression after a moment, in a zone that was checked; null = none until the end of the year 9999. Tens of microseconds: what a schedule calls when it fires.';
 
 create or replace function _octop_zone_check(timezone text) returns void
   language plpgsql stable set search_path from current
