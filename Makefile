@@ -110,6 +110,11 @@ faults-peers: set-up-test
 long-run: set-up-test
 	OCTOP_TEST_LONG_RUN=$(or $(TASKS),1000000) OCTOP_TEST_POSTGRES=18 $(BIN)/python -m pytest --quiet --capture=no tests/system/test_worker_long_run.py
 
+## make cron-long    every question of the cron tests, two million: about half an hour; OCTOP_TEST_POSTGRES=18,14
+.PHONY: cron-long
+cron-long: set-up-test
+	OCTOP_TEST_CRON=all $(PYTEST) tests/sql/test_cron.py tests/sql/test_cron_oracle.py
+
 ## make clean        remove all that these targets made
 .PHONY: clean
 clean:

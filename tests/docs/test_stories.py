@@ -53,6 +53,11 @@ def test_limits(empty_database, tmp_path):
     assert row == (2,)
 
 
+def test_cron_expressions(database, tmp_path):
+    with Story(HOUSE / "docs/reference/cron.md", tmp_path, url=database.url, more={"OCTOP_DSN": database.url}) as story:
+        story.run()
+
+
 @pytest.fixture
 def pooler(empty_database):
     """The URL of a real PgBouncer in transaction mode before the database."""

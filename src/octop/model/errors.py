@@ -21,6 +21,11 @@ command, and says what the reader should do::
     ├── UnknownTaskTypeError          no such task type here
     ├── UnknownQueueError             no such queue
     ├── InvalidFilterError            a word of a filter is no condition
+    ├── InvalidScheduleError          what was given cannot be a schedule
+    │   ├── InvalidCronError          OC128
+    │   ├── NeverFiresError           OC129
+    │   ├── UnknownTimeZoneError      OC130
+    │   └── InvalidCountError         OC131
     ├── OutsideTaskError              octop.current() where no task runs
     ├── TransactionEndedError         a transactional task committed, or rolled back, by itself
     ├── TransactionAbortedError       a transactional task ended well in a transaction that can keep nothing
@@ -182,6 +187,36 @@ class InvalidFilterError(OctopError):
     """A word of a filter is no condition: ``octop help filters`` lists keys and values."""
 
     exit_code = 2
+
+
+class InvalidScheduleError(OctopError):
+    """What was given cannot be a schedule; nothing was written."""
+
+    exit_code = 2
+
+
+class InvalidCronError(InvalidScheduleError):
+    """A cron expression cannot be read: the message names the field, the value and what is allowed."""
+
+    sqlstate = "OC128"
+
+
+class NeverFiresError(InvalidScheduleError):
+    """A cron expression names days that no year has: for the last day of a month write ``L``."""
+
+    sqlstate = "OC129"
+
+
+class UnknownTimeZoneError(InvalidScheduleError):
+    """A time zone is not one of the server's names: write a place (``Europe/Berlin``) or ``UTC``, no abbreviation."""
+
+    sqlstate = "OC130"
+
+
+class InvalidCountError(InvalidScheduleError):
+    """Fewer than 1 or more than 1,000 times of a schedule were asked for at once: ask again after the last one."""
+
+    sqlstate = "OC131"
 
 
 class OutsideTaskError(OctopError):

@@ -71,3 +71,8 @@ grant execute on function
   octop_pause(text, text, timestamptz), octop_resume(text), octop_scale(text, integer),
   octop_freeze(text, text, timestamptz), octop_thaw(text), octop_config_set(text, jsonb), octop_lost(uuid), octop_sweep(uuid), octop_make_days(integer), octop_drop_days(integer, integer), octop_uuid7(), octop_recount()
   to :"operator";
+
+-- everyone: what a cron expression means; it reads no table
+grant execute on function
+  octop_cron_check(text, text), octop_cron_explain(text), octop_cron_next(text, text, timestamptz), octop_cron_next_n(text, text, timestamptz, integer)
+  to :"producer", :"worker", :"viewer", :"operator";
