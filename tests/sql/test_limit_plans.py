@@ -73,7 +73,7 @@ def test_ageing_reads_the_fronts_of_the_priorities_and_nothing_behind_them(dba, 
     fill(dba, 100_000, "''")
     do(dba, "analyze octop_tasks_live")
     judge = Judge(worker.connection)
-    got = judge("claim", lambda: worker.claim(20), rows=300, buffers=2500, allowed=ALLOWED)
+    got = judge("claim", lambda: worker.claim(20), rows=300, buffers=10_000, allowed=ALLOWED)
     assert len(got) == 20
     assert judge.found == []
 
