@@ -19,7 +19,7 @@ def test_limits_are_set_shown_with_who_set_them_and_what_is_used_and_taken_back(
         *("--lane-rate", "1/h", "--ordered", "--weight", "acme=3", "--weight", "x=2", "--ageing", "1m"),
     )
     assert said == (
-        "Queue mail: global limit is 20 now, lane limit is 2 now, rate is 1.6667/s now, burst is 10 now, lane rate is 1/h now,"
+        "Queue mail: global limit is 20 now, lane limit is 2 now, rate is 100/m now, burst is 10 now, lane rate is 1/h now,"
         " ordered is yes now, ageing is 1m now, lane weights is acme=3, x=2 now.\n"
     )
     for lane in ("acme", "acme", "b"):
@@ -33,7 +33,7 @@ def test_limits_are_set_shown_with_who_set_them_and_what_is_used_and_taken_back(
     text = octop("queues", "show", "mail")
     for part in (
         "global limit  20  (operator ",
-        "rate          1.6667/s  (operator ",
+        "rate          100/m  (operator ",
         "1 of 20 at once; 9 of 10 starts left\n",
     ):
         assert part in text
@@ -112,7 +112,7 @@ def test_rates_are_read_and_told():
     assert [rate_per_second(each) for each in ("2", "2/s", "90/m", "1/h", "5/10s", "1/d", 3)] == [
         *(2, 2, 1.5, 1 / 3600, 0.5, 1 / 86400, 3)
     ]
-    assert [spoken_rate(each) for each in (2, 0.5, 1 / 3600)] == ["2/s", "30/m", "1/h"]
+    assert [spoken_rate(each) for each in (2, 0.5, 1 / 3600, 100_000 / 86_400)] == ["2/s", "30/m", "1/h", "100000/d"]
     for bad in ("", "-1", "0", "nan", "10001", "1/s/s", "1/0s", True):
         with pytest.raises(InvalidOptionError):
             rate_per_second(bad)

@@ -35,13 +35,18 @@ def rate_per_second(text: str | float) -> float:
 
 
 def spoken_rate(rate: float) -> str:
-    """Return a rate for people, in the smallest unit in which it is at least 1.
+    """Return a rate for people: in the smallest unit in which it is a whole number, else in which it is at least 1.
+
+    Args:
+        rate: Starts per second.
 
     Examples:
-        >>> spoken_rate(1.5), spoken_rate(100 / 60), spoken_rate(1 / 3600)
-        ('1.5/s', '1.6667/s', '1/h')
+        >>> spoken_rate(2), spoken_rate(100 / 60), spoken_rate(1 / 3600), spoken_rate(1 / 7)
+        ('2/s', '100/m', '1/h', '8.5714/m')
     """
-    for unit, seconds in _SECONDS.items():
-        if rate * seconds >= 0.9999999 or unit == "d":
-            return f"{rate * seconds:.5g}/{unit}"
-    return str(rate)
+    counts = [(rate * seconds, unit) for unit, seconds in _SECONDS.items()]
+    for count, unit in counts:
+        if count > 0.5 and abs(count - round(count)) < 1e-6 * count:
+            return f"{round(count)}/{unit}"
+    count, unit = next(((count, unit) for count, unit in counts if count >= 1), counts[-1])
+    return f"{count:.5g}/{unit}"
