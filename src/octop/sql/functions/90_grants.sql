@@ -37,6 +37,7 @@ grant execute on function
   octop_drain(uuid), octop_deregister(uuid), octop_release_unheld(uuid, uuid[]), octop_lost(uuid), octop_remaining(text[], text[], integer[]), octop_sweep(uuid),
   octop_make_days(integer), octop_task(uuid)
   to :"worker";
+grant execute on function octop_declare_queues(jsonb) to :"worker";
 grant select on octop_config, octop_migrations to :"worker", :"producer";
 
 -- viewer: reads everything
