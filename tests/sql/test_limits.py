@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
+
+from octop.engine import calls
+from octop.engine.call import run
+from octop.model.errors import InvalidOptionError
 from octop.model.task import Success
 from tests.sql.crew import add, add_many, column, do, rows, task, value
 
@@ -217,6 +224,73 @@ def test_a_place_that_becomes_free_wakes_who_sleeps_and_no_one_else(database, db
         failing = one.claim_one()
         one.end(failing, final=True)
     assert rows(dba, "select count(*) from octop_tasks where status = 'frozen'") == [(1,)]
+
+
+def test_who_frees_two_places_and_takes_one_wakes_the_others(database, dba, hire):
+    limit(dba, global_limit=2)
+    add_many(dba, 5)
+    one, two = hire(), hire()
+    both = one.claim(2)
+    assert two.claim(1) == []
+    do(dba, "select octop_sleep(%s::uuid, '{default}', 5)", two.id)
+    with database.connect() as ear:
+        ear.execute("listen octop_wake")
+        assert len(one.exchange(1, successes=[success(each) for each in both]).tasks) == 1
+        assert [each.payload for each in ear.notifies(timeout=5, stop_after=1)] == ["default"]
+    assert len(two.claim(5)) == 1
+
+
+def test_C085_a_place_is_free_however_its_task_ended_and_what_is_shown_is_what_runs(dba, hire):
+    limit(dba, global_limit=2)
+    add_many(dba, 300)
+    do(dba, "update octop_queues set max_retries = 1000, retry_policy = '{\"delays\": [0.001]}'")
+    chance = random.Random(5)
+    worker, used = hire(), set()
+    for _ in range(50):
+        got = worker.claim(chance.choice((1, 2, 5)))
+        assert value(dba, "select count(*) from octop_tasks where status = 'running'") == len(got) <= 2
+        assert rows(dba, "select running, room from octop_queue_limits") == [(len(got), 2 - len(got))]
+        for each in got:
+            way = chance.choice(
+                ("killed", "cancelled", "timeout", "failure", "snoozed", "taken back", "unheld", "success")
+            )
+            used.add(way)
+            if way == "killed":
+                do(dba, "select octop_lost(%s)", worker.id)
+                worker.register()
+                break
+            if way == "taken back":
+                do(dba, "update octop_tasks set status = 'pending' where id = %s", each.id)
+            elif way == "unheld":
+                others = [other.id for other in got if other.id != each.id]
+                run(worker.connection, calls.octop_release_unheld(worker.id, others))
+            elif way == "success":
+                worker.succeed(each)
+            else:
+                if way == "cancelled":
+                    do(dba, "select octop_cancel(%s)", each.id)
+                worker.end(each, way)
+    assert len(used) == 8
+    do(dba, "update octop_tasks set scheduled_at = now() where status = 'failed'")
+    assert len(worker.claim(5)) == 2
+
+
+def test_C087_workers_that_declare_different_limits_share_one_and_an_operator_wins(dba, hire):
+    one, two = hire(), hire()
+    for each, declared in ((one, 1), (two, 5)):
+        run(each.connection, calls.octop_declare_queues({"default": {"global_limit": declared, "rate": 100.0}}))
+    add_many(dba, 20)
+    assert value(dba, "select global_limit from octop_queue_limits") == 5
+    assert len(one.claim(10)) + len(two.claim(10)) == 5
+    run(dba, calls.octop_set_queue("default", {"global_limit": 7}))
+    run(one.connection, calls.octop_declare_queues({"default": {"global_limit": 1}}))
+    assert rows(dba, "select global_limit, rate, declared from octop_queues") == [(7, None, {"global_limit": 1})]
+    assert run(dba, calls.octop_set_queue("default", {"global_limit": None}))["global_limit"] == 1
+    said = column(dba, "select action from octop_audit where subject = 'default' order by seq")
+    assert said == ["declare queue"] * 3 + ["set queue", "declare queue", "set queue"]
+    for bad in ({"default": {"global_limit": -1}}, {"default": {"speed": 1}}):
+        with pytest.raises(InvalidOptionError):
+            run(one.connection, calls.octop_declare_queues(bad))
 
 
 def test_who_may_start_nothing_now_is_told_when_the_next_token_comes(database, dba, hire):

@@ -108,6 +108,17 @@ def test_an_application_sets_limits_in_both_forms(octop, database):
     assert "22:00 to 06:00 UTC: global limit 5" in octop("queues", "show", "mail")
 
 
+def test_what_the_code_declares_is_written_down_by_its_workers(octop, database, start, rows):
+    app = Octop(database.url)
+    app.queue("q", global_limit=3, rate="90/m")
+    assert app.queue_declarations == {"q": {"global_limit": 3, "rate": 1.5}}
+    with pytest.raises(TypeError, match="no value named speed"):
+        app.queue("q", speed=3)
+    start(application="tests.system.apps.declaring:octop").ready()
+    row = octop.json("queues", "show", "q")
+    assert (row["global_limit"], row["rate"], row["origins"]["rate"]["origin"]) == (3, 1.5, "application")
+
+
 def test_rates_are_read_and_told():
     assert [rate_per_second(each) for each in ("2", "2/s", "90/m", "1/h", "5/10s", "1/d", 3)] == [
         *(2, 2, 1.5, 1 / 3600, 0.5, 1 / 86400, 3)

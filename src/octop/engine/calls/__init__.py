@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     )
     from octop.engine.calls.bulk import octop_cancel_many, octop_delete_many, octop_retry_many
     from octop.engine.calls.exchange import octop_doubt, octop_doubtful, octop_exchange, octop_sleep
-    from octop.engine.calls.queues import octop_lanes, octop_set_queue
+    from octop.engine.calls.queues import octop_declare_queues, octop_lanes, octop_set_queue
     from octop.engine.calls.schedules import octop_cron_check, octop_cron_explain, octop_cron_next, octop_cron_next_n
     from octop.engine.calls.tasks import octop_enqueue_many, octop_task
     from octop.engine.calls.workers import (
@@ -53,6 +53,7 @@ __all__ = [
     "octop_cron_explain",
     "octop_cron_next",
     "octop_cron_next_n",
+    "octop_declare_queues",
     "octop_declare_task_types",
     "octop_delete",
     "octop_delete_many",
