@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from octop.engine.calls.bulk import octop_cancel_many, octop_delete_many, octop_retry_many
     from octop.engine.calls.exchange import octop_doubt, octop_doubtful, octop_exchange, octop_sleep
     from octop.engine.calls.queues import octop_lanes, octop_set_queue
-    from octop.engine.calls.tasks import octop_enqueue_many, octop_task
+    from octop.engine.calls.tasks import octop_enqueue_many, octop_task, octop_why
     from octop.engine.calls.workers import (
         octop_beat,
         octop_control,
@@ -77,6 +77,7 @@ __all__ = [
     "octop_sweep",
     "octop_task",
     "octop_thaw",
+    "octop_why",
 ]
 
 _MODULES: Final = ("acts", "bulk", "exchange", "queues", "tasks", "workers")
