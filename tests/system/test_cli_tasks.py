@@ -304,15 +304,15 @@ def test_why_names_all_that_a_task_waits_for_with_the_cure(octop, database, rows
     assert [each["code"] for each in found["reasons"]] == [
         "queue_paused",
         "type_frozen",
-        "queue_limit_is_zero",
         "not_due",
         "no_worker",
     ]
     text = octop("tasks", "why", task_id[:18])
     for says in (
-        "is paused (incident 7). To go on: octop queues resume mail",
-        "is frozen (bad deploy). To go on: octop types thaw fails",
-        "To go on: octop queues scale mail reset",
+        "is paused (incident 7), by ",
+        "To go on: octop queues resume mail",
+        "is frozen (bad deploy), by ",
+        "To go on: octop types thaw fails",
         "It starts at",
         "No living worker serves the queue mail and knows the type fails",
     ):
@@ -348,7 +348,7 @@ def test_why_tells_apart_who_is_missing(octop, database, rows):
 def test_why_of_every_other_status(octop, database, rows, shop):
     assert codes(octop, shop["frozen"]) == ["retries_used_up"]
     assert "no user '42'" in octop("tasks", "why", shop["frozen"])
-    assert codes(octop, shop["failed"])[0] == "waits_for_retry"
+    assert codes(octop, shop["failed"])[0] in {"waits_for_retry", "waits_for_room"}  # its second may be over
     assert "Retry 1 of 3." in octop("tasks", "why", shop["failed"])
     assert codes(octop, shop["done"]) == ["succeeded"]
     octop("tasks", "cancel", shop["pending"])
@@ -362,7 +362,7 @@ def test_why_of_every_other_status(octop, database, rows, shop):
     rows.execute(
         "update octop_tasks_live set status = 'blocked', blocked_by = 'task_type:fails' where id = %s", (running,)
     )
-    assert codes(octop, running) == ["parked"]
+    assert codes(octop, running) == ["coming_back"]
 
 
 def test_an_error_of_several_lines_is_printed_as_lines_when_a_task_was_waited_for(octop, database):
@@ -381,8 +381,7 @@ def test_show_begins_with_what_one_looks_for_and_ends_with_the_engines_own(octop
     assert names.index("scheduled_at") < names.index("attempt") < names.index("lane") < names.index("seq")
     assert names[-1] == "lost_count"
     later = [line for line in lines if line.startswith("next")]
-    assert later == ["next  Retry 1 of 1."]
-    assert lines[lines.index(later[0]) + 1].startswith("      It starts at")
+    assert "Retry 1 of 1. It starts at" in later[0]
 
 
 def test_a_cancelled_task_says_by_whom_and_why_and_its_reason_is_no_error(octop, database):

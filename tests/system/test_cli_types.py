@@ -179,12 +179,12 @@ def test_a_slip_of_the_fingers_is_told_with_what_may_have_been_meant(octop, rows
     doubt = "o worker has ever declared the task type send_welcom; did you mean send_welcome?"
     assert octop.err == f"octop: n{doubt}\n"
     assert f"N{doubt}" in octop("tasks", "why", task_id)
-    assert "type_unknown" in [each["code"] for each in octop.json("tasks", "why", task_id)["reasons"]]
+    assert "type_never_declared" in [each["code"] for each in octop.json("tasks", "why", task_id)["reasons"]]
     enqueue(octop, "zzz")
     assert octop.err == "octop: no worker has ever declared the task type zzz\n"
     known = enqueue(octop, "charge")
     assert octop.err == ""
-    assert "type_unknown" not in str(octop.json("tasks", "why", known))
+    assert "type_never_declared" not in str(octop.json("tasks", "why", known))
     octop("types", "freeze", "send_welcom")
     assert "the task type send_welcom yet; did you mean send_welcome?" in octop.err
     octop("queues", "scale", "mail", 3)

@@ -9,7 +9,6 @@ import pytest
 
 from octop.cli.columns import Column, fitted, short_ids, width_of
 from octop.cli.moments import DURATION, MOMENT, between, brief, shortened, spoken
-from octop.cli.next_step import next_step
 from octop.cli.output import Output, clean, shown
 from octop.cli.payload import payload_from
 from octop.cli.program import typed_name
@@ -119,48 +118,6 @@ def test_queues_with_limits_are_put_together():
     for wrong in ("mail=five", "=5", "", "mail=-1", "mail=0", "mail=10001"):
         with pytest.raises(click.BadParameter):
             read(wrong, None, None)
-
-
-PROSPECTS = {
-    "due_in_seconds": -1.0,
-    "deadline_in_seconds": None,
-    "max_retries": 3,
-    "hold_reason": None,
-    "workers": 1,
-    "worker_name": None,
-}
-TASK = {
-    "id": "0199",
-    "status": "pending",
-    "queue": "mail",
-    "task_type": "send",
-    "retry_count": 1,
-    "scheduled_at": "2030-01-31T09:00:00+00:00",
-    "blocked_by": None,
-    "worker_id": "w",
-    "cancel_requested_at": None,
-}
-
-
-@pytest.mark.parametrize(
-    ("task", "prospects", "says"),
-    [
-        ({}, {}, "starts as soon as a worker of the queue mail has room"),
-        ({}, {"due_in_seconds": 90.0}, "It starts at 2030-01-31 09:00:00+00:00, in 1m 30s"),
-        ({}, {"workers": 0}, "no living worker serves the queue mail"),
-        ({}, {"hold_reason": "night"}, "is paused (night). To go on: octop queues resume mail"),
-        ({}, {"hold_reason": ""}, "is paused. To go on"),
-        ({"status": "failed"}, {"due_in_seconds": 2.0}, "Retry 1 of 3. It starts at"),
-        ({"status": "running"}, {"worker_name": "box", "deadline_in_seconds": 5.0}, "box runs it. Its time limit ends"),
-        ({"status": "running", "cancel_requested_at": "x"}, {}, "cancellation was asked for"),
-        ({"status": "blocked", "blocked_by": "task_type:send"}, {}, "a worker that knows the type send"),
-        ({"status": "frozen"}, {}, "octop tasks retry 0199"),
-        ({"status": "cancelled"}, {}, "octop tasks retry 0199"),
-        ({"status": "success"}, {}, "Nothing: it succeeded"),
-    ],
-)
-def test_it_says_what_happens_next(task, prospects, says):
-    assert says in next_step({**TASK, **task}, {**PROSPECTS, **prospects})
 
 
 def test_without_a_terminal_a_table_is_plain_aligned_text(capsys):

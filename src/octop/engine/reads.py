@@ -32,49 +32,6 @@ def ids_like(first: str, last: str, limit: int = 11) -> Call[list[str]]:
     )
 
 
-def prospects(task_id: str) -> Call[Row | None]:
-    """Read what decides about the next step of a task: holds, limits, workers, time left.
-
-    Returns:
-        due_in_seconds, deadline_in_seconds, max_retries (the one that holds), hold_reason (None = its queue is not
-        paused), type_hold_reason (None = its type is not frozen), worker_limit (of the queue; None = the workers' own),
-        workers (how many living ones would take it), serving (its queue), knowing (its type), too_old (both, but their
-        code is older than its min_version), silent (would have taken it, but beat no more), worker_name.
-    """
-    return Call(
-        """
-        with t as materialized (
-          select t.*, _octop_now() - make_interval(secs => _octop_setting('worker.lease_seconds')::double precision) as alive_since
-            from octop_task(%(id)s::uuid) t
-        ), w as materialized (
-          select w.beat_at > t.alive_since as alive, t.queue = any (w.queues) as serves, t.task_type = any (w.task_types) as knows,
-                 coalesce(w.versions[array_position(w.task_types, t.task_type)], 1) >= coalesce(t.min_version, 1) as new_enough
-            from t, octop_workers w where not w.draining
-        )
-        select jsonb_build_object(
-          'due_in_seconds', extract(epoch from t.scheduled_at - _octop_now()),
-          'deadline_in_seconds', extract(epoch from t.deadline_at - _octop_now()),
-          'max_retries', coalesce(t.max_retries, y.max_retries, q.max_retries,
-                                  _octop_setting('task.default_max_retries')),
-          'hold_reason', (select h.reason from octop_holds h where h.kind = 'queue' and h.target = t.queue),
-          'type_hold_reason', (select h.reason from octop_holds h where h.kind = 'task_type' and h.target = t.task_type),
-          'worker_limit', q.worker_limit,
-          'workers', (select count(*) from w where w.alive and w.serves and w.knows and w.new_enough),
-          'serving', (select count(*) from w where w.alive and w.serves),
-          'knowing', (select count(*) from w where w.alive and w.knows),
-          'too_old', (select count(*) from w where w.alive and w.serves and w.knows and not w.new_enough),
-          'silent', (select count(*) from w where not w.alive and w.serves and w.knows),
-          'worker_name', (select coalesce(nullif(w.name, ''), w.host || ':' || w.pid)
-                            from octop_workers w where w.id = t.worker_id))
-          from t
-          left join octop_task_types y on y.name = t.task_type
-          left join octop_queues q on q.name = t.queue
-        """,
-        {"id": task_id},
-        one,
-    )
-
-
 def failed_tasks(limit: int) -> Call[list[Row]]:
     """Read the newest tasks that wait for a retry or are frozen, with the age of each in seconds."""
     # Two reads, each along its own index; "in (failed, frozen)" would walk all that is live.

@@ -12,7 +12,7 @@ from octop.cli.moments import shortened, spoken
 from octop.cli.next_step import Reason, next_step, reasons
 from octop.cli.policy import doubt_about_type
 from octop.cli.task_ids import TASK_REFERENCE, found_task, resolved
-from octop.engine import audit, reads
+from octop.engine import audit, calls, reads
 from octop.engine.call import run
 from octop.model.errors import NotPermittedError
 from octop.model.task import Status
@@ -36,10 +36,10 @@ def show(invocation: Invocation, task_id: str) -> None:
         task_id = resolved(connection, task_id)
         task = _ordered(found_task(connection, task_id))
         attempts = run(connection, reads.attempts_of(task_id))
-        prospects = run(connection, reads.prospects(task_id))
+        why_rows = run(connection, calls.octop_why(task_id))
         cancelled = _cancellation(connection, task)
     if invocation.as_json:
-        sentence = next_step(task, prospects)
+        sentence = next_step(why_rows)
         invocation.output.json({**task, "cancelled": cancelled, "attempts": attempts, "next": sentence})
         return
     output = invocation.output
@@ -51,7 +51,7 @@ def show(invocation: Invocation, task_id: str) -> None:
         output.line("")
         print_attempt(output, attempt)
     output.line("")
-    output.pairs([("next", "\n".join(each.sentence for each in reasons(task, prospects)))])
+    output.pairs([("next", "\n".join(each.sentence for each in reasons(why_rows)))])
 
 
 @click.command()
@@ -61,16 +61,20 @@ def show(invocation: Invocation, task_id: str) -> None:
 def why(invocation: Invocation, task_id: str) -> None:
     """Say why a task does not run, or what happens to it next.
 
-    Each line is one thing that it waits for, with the command that helps, where one does.
+    Each line is one thing that it waits for, with the command that helps, where one does; the first one decides.
+    For psql: SELECT * FROM octop_why('ID');
     """
     with invocation.connection() as connection:
         task_id = resolved(connection, task_id)
         task = found_task(connection, task_id)
-        found = reasons(task, run(connection, reads.prospects(task_id)))
+        why_rows = run(connection, calls.octop_why(task_id))
+        found = reasons(why_rows)
         if task["status"] in WAITING and (doubt := doubt_about_type(connection, task["task_type"])):
-            found.append(Reason("type_unknown", f"{doubt[0].upper()}{doubt[1:]}{'' if doubt.endswith('?') else '.'}"))
+            found.append(
+                Reason("type_never_declared", f"{doubt[0].upper()}{doubt[1:]}{'' if doubt.endswith('?') else '.'}", {})
+            )
     if invocation.as_json:
-        listed = [{"code": each.code, "sentence": each.sentence} for each in found]
+        listed = [{"code": each.code, "sentence": each.sentence, "detail": each.detail} for each in found]
         invocation.output.json({"id": task_id, "status": task["status"], "reasons": listed})
         return
     invocation.output.pairs([(task["status"], "\n".join(each.sentence for each in found))])

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from octop.cli.moments import spoken
-from octop.cli.next_step import reasons
+from octop.cli.next_step import Reason, reasons
 from octop.cli.output import clean
-from octop.engine import reads
+from octop.engine import calls
 from octop.engine.call import run
-from octop.model.errors import NotPermittedError
 from octop.model.task import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from octop.cli.output import Output
     from octop.engine.connect import EngineConnection
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 SILENT_SECONDS: Final = 2.0
 """Most tasks have ended by then, and there is nothing to say."""
 
-COUNTING: Final = frozenset({"not_due", "runs"})
+COUNTING: Final = frozenset({"not_due", "waits_for_retry", "waits_for_room", "rate", "lane_rate", "runs"})
 """Reasons whose sentence changes with each second."""
 
 TOLD_WITH_THE_FAILURE: Final = frozenset({"waits_for_retry", "not_due", "waits_for_room"})
@@ -58,23 +57,17 @@ class Watch:
             self._failures = failures
             return
         self._failures = failures
-        try:
-            prospects = run(self._connection, reads.prospects(self._task_id))
-        except NotPermittedError:  # a producer sees his task, and not who works
-            prospects = None
+        rows = run(self._connection, calls.octop_why(self._task_id))
+        found = reasons(rows)
         if failed:
             self._failure_told = True
-            self._output.say(_failure(task, prospects))
+            self._output.say(_failure(task, found))
         if waited_seconds >= SILENT_SECONDS:
-            self._tell_why(task, prospects)
+            self._tell_why(task, found)
 
-    def _tell_why(self, task: Mapping[str, Any], prospects: Mapping[str, Any] | None) -> None:
-        if prospects is None:
-            self._tell(str(task["status"]), f"it is {task['status']}.")
-            return
+    def _tell_why(self, task: Mapping[str, Any], found: Sequence[Reason]) -> None:
         told = TOLD_WITH_THE_FAILURE if self._failure_told and task["status"] == Status.FAILED else ()
-        found = [each for each in reasons(task, prospects) if each.code not in told]
-        for each in found[:1]:
+        for each in [each for each in found if each.code not in told][:1]:
             self._tell(each.code if each.code in COUNTING else each.sentence, each.sentence)
 
     def _tell(self, key: str, sentence: str) -> None:
@@ -83,12 +76,11 @@ class Watch:
             self._output.say(f"waiting for {self._task_id}: {clean(sentence)}")
 
 
-def _failure(task: Mapping[str, Any], prospects: Mapping[str, Any] | None) -> str:
+def _failure(task: Mapping[str, Any], found: Sequence[Reason]) -> str:
     """Return one sentence about the attempt that failed last."""
     ended = int(task["attempt"]) - (task["status"] == Status.RUNNING)
     error = clean(str(task["last_error"] or "no message").partition("\n")[0])
-    if task["status"] != Status.FAILED or prospects is None:
+    retry = next((each.detail for each in found if each.code == "waits_for_retry"), None)
+    if retry is None:
         return f"attempt {ended} failed: {error}"
-    due = prospects["due_in_seconds"]
-    when = f"in {spoken(due)}" if due > 0 else "now"
-    return f"attempt {ended} failed: {error}; retry {task['retry_count']} of {prospects['max_retries']:.0f} {when}"
+    return f"attempt {ended} failed: {error}; retry {retry['retry']} of {retry['of']} in {spoken(float(retry['in_seconds']))}"

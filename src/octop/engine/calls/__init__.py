@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from octop.engine.calls.exchange import octop_doubt, octop_doubtful, octop_exchange, octop_sleep
     from octop.engine.calls.queues import octop_declare_queues, octop_lanes, octop_set_queue
     from octop.engine.calls.schedules import octop_cron_check, octop_cron_explain, octop_cron_next, octop_cron_next_n
-    from octop.engine.calls.tasks import octop_enqueue_many, octop_task
+    from octop.engine.calls.tasks import octop_enqueue_many, octop_task, octop_why
     from octop.engine.calls.workers import (
         octop_beat,
         octop_control,
@@ -83,6 +83,7 @@ __all__ = [
     "octop_sweep",
     "octop_task",
     "octop_thaw",
+    "octop_why",
 ]
 
 _MODULES: Final = ("acts", "bulk", "exchange", "queues", "schedules", "tasks", "workers")

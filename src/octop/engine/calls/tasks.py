@@ -6,6 +6,7 @@ from typing import Any, Final, Literal, LiteralString, overload
 
 from octop.engine.array_text import array_text
 from octop.engine.call import Call, Rows, first_value
+from octop.engine.rows import Row, many
 from octop.model.work import NewTask, TaskRecord
 
 _ENQUEUE_MANY: Final = (
@@ -121,6 +122,15 @@ def repeatable(call: Call[Any]) -> Call[list[tuple[str, bool]]]:
 def task_record(row: Sequence[Any]) -> TaskRecord:
     """Return one row of the columns above as a value."""
     return TaskRecord(*row)
+
+
+def octop_why(task_id: str) -> Call[list[Row]]:
+    """Ask why a task does not run, or what happens to it next.
+
+    Returns:
+        Rows of ``reason``, ``message``, ``detail`` and ``advice``; what decides comes first.
+    """
+    return many("select to_jsonb(w) from octop_why(%(id)s::text::uuid) w", {"id": task_id})
 
 
 def octop_task(id: str) -> Call[TaskRecord | None]:

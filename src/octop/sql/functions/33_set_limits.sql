@@ -106,7 +106,7 @@ begin
          global_limit = v_new.global_limit, lane_limit = v_new.lane_limit, rate = v_new.rate, burst = v_new.burst, lane_rate = v_new.lane_rate,
          lane_burst = v_new.lane_burst, ordered = v_new.ordered, lane_weights = nullif(v_new.lane_weights, 'null'), ageing_seconds = v_new.ageing_seconds,
          windows = nullif(v_new.windows, 'null'), watermark_high = v_new.watermark_high, watermark_low = v_new.watermark_low,
-         critical = coalesce(v_new.critical, true), declared = coalesce(p_declared, q.declared)
+         critical = v_new.critical, declared = coalesce(p_declared, q.declared)
    where q.name = p_queue;
   return (select jsonb_object_agg(e.key, e.value) from octop_queues q cross join jsonb_each(to_jsonb(q)) e
            where q.name = p_queue and e.key not in ('name', 'limited', 'declared', 'created_at', 'updated_at'));

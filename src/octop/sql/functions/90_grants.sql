@@ -24,7 +24,7 @@ grant execute on function
   octop_enqueue(text, jsonb, text, text, text, integer, timestamptz, double precision, integer, double precision, jsonb, text[], jsonb, uuid, integer, text[], text, text, text),
   octop_enqueue_many(text[], text[], uuid[], text[], text[], text[], integer[], timestamptz[], double precision[], integer[], double precision[],
                      text[], text[], text[], uuid[], boolean, text[], integer[], integer[], text[], text[], text[], text[]),
-  octop_task(uuid), octop_cancel(uuid, text), octop_cancel_many(uuid[], text)
+  octop_task(uuid), octop_why(uuid), octop_cancel(uuid, text), octop_cancel_many(uuid[], text)
   to :"producer";
 
 -- worker: claims and reports; nothing that acts on other people's tasks
@@ -47,7 +47,7 @@ grant select on octop_tasks, octop_attempts, octop_config, octop_queues, octop_t
   octop_my_tasks, octop_failure_groups, octop_chores
   to :"viewer", :"operator";
 grant execute on function
-  _octop_now(), octop_uuid_time(uuid), octop_task(uuid), octop_config_keys(), _octop_setting(text), _octop_caller(), _octop_summary(), _octop_counted(),
+  _octop_now(), octop_uuid_time(uuid), octop_task(uuid), octop_why(uuid), octop_config_keys(), _octop_setting(text), _octop_caller(), _octop_summary(), _octop_counted(),
   _octop_queue_counts(), octop_settings(), octop_retry_delay(jsonb, integer),
   octop_error_pattern(text, text), octop_failed_attempts(timestamptz, integer)
   to :"viewer", :"operator";
