@@ -8,6 +8,7 @@ from uuid import UUID
 
 from octop.bulk import Calls, Chunks, Enqueued, summed
 from octop.handle import Handle
+from octop.model.batch import BatchTask
 from octop.model.context import Context
 from octop.model.definition import Registry, TaskDefinition, TaskOptions, define
 from octop.model.errors import (
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+A = TypeVar("A")
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 __tracebackhide__ = True  # a test that fails in here shows the line that called
 
@@ -39,6 +42,8 @@ __tracebackhide__ = True  # a test that fails in here shows the line that called
 class Decorate(Protocol):
     """What ``@octop.task(…)`` returns: it makes a Task of the function below it."""
 
+    @overload
+    def __call__(self, function: Callable[[list[BatchTask[A]]], T], /) -> Task[..., T, Any]: ...
     @overload
     def __call__(
         self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
@@ -158,6 +163,9 @@ class Octop:
             unique_scope: ``pending`` (default: until its first start), ``live`` (until it has ended), or seconds or a
                 timedelta, at most 366 days, from the enqueue on.
             on_conflict: ``keep`` (default), ``raise``, ``replace`` or ``move``; see ``using``.
+            batch_size: The function gets a list of at most so many tasks, 1 to 10,000: ``def send(tasks: list[BatchTask[Mail]])``,
+                where the fields of ``Mail`` are the arguments of one task. Async or in a thread.
+            batch_wait: How long the first of them waits for others, 0 to 5 seconds; default 0.5.
 
         Returns:
             A Task.

@@ -92,8 +92,8 @@ def test_the_same_function_again_is_a_reload(octop):
 def test_what_is_below_the_decorator_must_be_a_function(octop):
     with pytest.raises(InvalidTaskError, match="no function"):
         octop.task("send")
-    with pytest.raises(TypeError, match="batch_size"):
-        octop.task(batch_size=3)
+    with pytest.raises(TypeError, match="colour"):
+        octop.task(colour=3)
 
 
 def test_schedules_are_refused_with_a_clear_sentence(octop):

@@ -303,8 +303,8 @@ def test_names_that_are_no_names_are_refused(name):
 
 
 def test_an_option_that_does_not_exist_is_refused_by_the_signature():
-    with pytest.raises(TypeError, match="batch_size"):
-        define(lambda: None, name="f", batch_size=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="colour"):
+        define(lambda: None, name="f", colour=3)  # type: ignore[call-arg]
 
 
 def test_unnamed_results_of_void_functions_pass():

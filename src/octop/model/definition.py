@@ -7,10 +7,11 @@ changes nothing for the tasks that wait, and a parameter that is gone is a clear
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final, Literal, TypedDict
 
+from octop.model.batch import Batch, BatchTask, checked_batch
 from octop.model.codec import ANY, codec_for, typed
 from octop.model.context import Context
 from octop.model.errors import (
@@ -61,6 +62,8 @@ class TaskOptions(TypedDict, total=False):
     unique: Sequence[str] | bool
     unique_scope: Literal["pending", "live"] | float | timedelta | None
     on_conflict: OnConflict | None
+    batch_size: int
+    batch_wait: float | timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ class Plan:
         result: Codec of what the function returns.
         allowed: Names that may be passed by name.
         defaults: Values of those that have one.
+        arguments: Of a batch, what is made of the arguments of one task; None = the function takes them itself.
     """
 
     positional: tuple[str, ...]
@@ -88,6 +92,7 @@ class Plan:
     result: Codec
     allowed: frozenset[str]
     defaults: Mapping[str, object]
+    arguments: Callable[..., Any] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -103,6 +108,7 @@ class TaskDefinition:
         tags: Labels of each task, unless ``using(tags=…)`` says otherwise.
         transactional: Its success commits with what it did on ``octop.current().connection``.
         unique: What makes its tasks unique, unless ``using`` says otherwise.
+        batch: Its function gets a list of tasks; None = one.
     """
 
     name: str
@@ -113,6 +119,7 @@ class TaskDefinition:
     tags: tuple[str, ...] = ()
     transactional: bool = False
     unique: Unique = field(default_factory=Unique)
+    batch: Batch | None = None
     _plan: Plan | None = field(default=None, repr=False)
 
     @property
@@ -123,7 +130,12 @@ class TaskDefinition:
     @property
     def signature(self) -> str:
         """Return name and signature, as messages show it."""
-        return f"{self.name}{signature_text(self.function)}"
+        return f"{self.name}{signature_text(self._shape)}"
+
+    @property
+    def _shape(self) -> Callable[..., Any]:
+        """Return what takes the arguments of one task."""
+        return self.function if self.batch is None else self.plan.arguments or _by_name
 
     @property
     def plan(self) -> Plan:
@@ -133,12 +145,12 @@ class TaskDefinition:
             InvalidTaskError: An annotation can not be resolved.
         """
         if self._plan is None:
-            self._plan = _planned(self.function, self.name)
+            self._plan = (_planned if self.batch is None else _planned_batch)(self.function, self.name)
         return self._plan
 
     def takes(self, name: str) -> bool:
         """Tell whether a parameter of the function has this name."""
-        return name in inspect.signature(self.function).parameters
+        return name in (self.plan.codecs if self.batch is not None else inspect.signature(self.function).parameters)
 
     def bind(self, args: Sequence[object], kwargs: Mapping[str, object], unique_by: Sequence[str] | None = None) -> str:
         """Write the arguments of one call as the JSON text of a payload.
@@ -204,7 +216,7 @@ class TaskDefinition:
         return values
 
     def _refuse(self, what: str) -> typing.NoReturn:
-        message = f"{self.name}{signature_text(self.function)} {what}"
+        message = f"{self.signature} {what}"
         raise InvalidArgumentsError(message, hint="Nothing was enqueued. Correct the call.")
 
     def unbind(self, payload: str) -> dict[str, Any]:
@@ -230,13 +242,11 @@ class TaskDefinition:
         codecs = plan.codecs
         if plan.rest is None and not found.keys() <= codecs.keys():
             unknown = next(name for name in found if name not in codecs)
-            message = (
-                f"unexpected argument {unknown!r}: {self.name}{signature_text(self.function)} has no such parameter"
-            )
+            message = f"unexpected argument {unknown!r}: {self.signature} has no such parameter"
             raise InvalidArgumentsError(message, hint=self._misfit(plan))
         if not plan.required <= found.keys():
             missing = [name for name in codecs if name in plan.required and name not in found]
-            message = f"missing argument {missing[0]!r}: {self.name}{signature_text(self.function)} needs it"
+            message = f"missing argument {missing[0]!r}: {self.signature} needs it"
             raise InvalidArgumentsError(message, hint=self._misfit(plan))
         name = ""
         try:
@@ -249,8 +259,18 @@ class TaskDefinition:
         return found
 
     def _misfit(self, plan: Plan) -> str:
-        takes = parameters_text(self.function, plan.contexts)
+        takes = parameters_text(self._shape, plan.contexts)
         return f"The task was enqueued for another version of the function, or the call was wrong. It takes: {takes}."
+
+    def one_of_batch(self, payload: str, context: Context) -> BatchTask[Any]:
+        """Read a payload as one task of a batch.
+
+        Raises:
+            InvalidTaskError: As ``unbind`` does.
+        """
+        values = self.unbind(payload)
+        make = self.plan.arguments or _by_name
+        return BatchTask(make(**values), context)
 
     def call(self, arguments: Mapping[str, Any], context: Context | None = None) -> Any:
         """Call the function with what ``unbind`` returned, and with the context where it is asked for.
@@ -341,6 +361,8 @@ def define(
     unique: Sequence[str] | bool = False,
     unique_scope: Literal["pending", "live"] | float | timedelta | None = None,
     on_conflict: OnConflict | None = None,
+    batch_size: int | None = None,
+    batch_wait: float | timedelta | None = None,
 ) -> TaskDefinition:
     """Make a task type of a function; for the arguments see ``Octop.task``.
 
@@ -380,11 +402,12 @@ def define(
         older,
         tuple(checked_tags(tags)),
         transactional=_transactional(function, transactional),
-        unique=_unique(function, unique, unique_scope, on_conflict),
+        unique=_unique(function, unique, unique_scope, on_conflict, batch=batch_size is not None),
+        batch=_batch(function, final_name, batch_size, batch_wait, place, transactional=transactional),
     )
 
 
-def _unique(function: Callable[..., Any], fields: object, scope: object, rule: object) -> Unique:
+def _unique(function: Callable[..., Any], fields: object, scope: object, rule: object, *, batch: bool) -> Unique:
     found = Unique(
         checked_fields(fields),
         None if scope is None else checked_scope(scope),
@@ -394,7 +417,7 @@ def _unique(function: Callable[..., Any], fields: object, scope: object, rule: o
         message = f"unique_scope and on_conflict of {function.__qualname__} say nothing without unique"
         raise InvalidOptionError(message, hint='Name its fields: unique=("user_id",), or True for all of them.')
     parameters = inspect.signature(function).parameters
-    if all(each.kind is not each.VAR_KEYWORD for each in parameters.values()):
+    if not batch and all(each.kind is not each.VAR_KEYWORD for each in parameters.values()):
         for field in found.unique_by or ():
             if field.partition(".")[0] not in parameters and field not in parameters:
                 message = f"unique names {field!r}, and {function.__qualname__} has no such parameter"
@@ -449,16 +472,73 @@ def _transactional(function: Callable[..., Any], said: object) -> bool:
     raise InvalidTaskError(message, hint="True or False.")
 
 
+def _batch(
+    function: Callable[..., Any], name: str, size: object, wait: object, place: RunIn, *, transactional: bool
+) -> Batch | None:
+    found = checked_batch(name, size, wait, run_in=place, transactional=transactional)
+    if found is not None:
+        needed = [each for each in inspect.signature(function).parameters.values() if each.default is each.empty]
+        if len(needed) != 1 or needed[0].kind not in _POSITIONAL:
+            message = f"{name} gets a list of tasks, and so takes one argument, not {len(needed)}"
+            raise InvalidTaskError(
+                message, hint="Write def send(tasks: list[octop.BatchTask[Mail]]), Mail a dataclass of the arguments."
+            )
+    return found
+
+
+_MAYBE: Final = (typing.Required, typing.NotRequired)
+
+
+def _by_name(**arguments: Any) -> dict[str, Any]:
+    return arguments
+
+
+def _planned_batch(function: Callable[..., Any], name: str) -> Plan:
+    hints = _hints(function, name)
+    first = next(iter(inspect.signature(function).parameters))
+    inner = (*typing.get_args(hints.get(first, list[Any])), Any)[0]
+    arguments = (*typing.get_args(inner), Any)[0] if typing.get_origin(inner) is BatchTask else Any
+    said = hints.get("return", Any)
+    lists = [each for each in (said, *typing.get_args(said)) if typing.get_origin(each) in (list, Sequence)]
+    results = typing.get_args(lists[0])[0] if lists else Any
+    try:
+        result = _result_codec(results)
+    except InvalidTaskError:  # such as list[str | Exception]
+        result = ANY
+    if typing.is_typeddict(arguments):
+        fields = _hints(arguments, name)
+        # __required_keys__ does not know of NotRequired in annotations that are text
+        kinds = {n: typing.get_origin(hint) for n, hint in fields.items()}
+        bare = {n: typing.get_args(hint)[0] if kinds[n] in _MAYBE else hint for n, hint in fields.items()}
+        codecs = {n: codec_for(hint) for n, hint in bare.items()}
+        total = vars(arguments)["__total__"]
+        required = frozenset(
+            n for n, kind in kinds.items() if kind is typing.Required or (total and kind is not typing.NotRequired)
+        )
+        return Plan((), codecs, required, (), frozenset(), None, result, frozenset(codecs), {}, _by_name)
+    if arguments is Any or not inspect.isclass(arguments) or issubclass(arguments, Mapping):
+        return Plan((), {}, frozenset(), (), frozenset(), ANY, result, frozenset(), {}, _by_name)
+    plan = _planned(arguments, name)
+    return replace(plan, result=result, arguments=arguments)
+
+
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def _planned(function: Callable[..., Any], name: str) -> Plan:
+def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
     try:
         hints = typing.get_type_hints(function, include_extras=True)
+        if inspect.isclass(function) and not hints:
+            hints = typing.get_type_hints(function.__init__, include_extras=True)
     except (NameError, AttributeError, TypeError) as error:
         message = f"an annotation of the task {name} can not be resolved: {error}"
         hint = "Import its class at the top of the module, not under TYPE_CHECKING, or leave the annotation out."
         raise InvalidTaskError(message, hint=hint) from error
+    return hints
+
+
+def _planned(function: Callable[..., Any], name: str) -> Plan:
+    hints = _hints(function, name)
     parameters = inspect.signature(function).parameters
     contexts = frozenset(n for n in parameters if _is_context(hints.get(n)))
     own = {n: p for n, p in parameters.items() if n not in contexts and p.kind is not p.VAR_KEYWORD}

@@ -150,6 +150,7 @@ class _Drain:
         self._worker_id = str(uuid.uuid4())
         self._registry = {name: _in_this_process(each) for name, each in app.registry.items()}
         versions = [each.policy.version for each in self._registry.values()]
+        self._gathers = any(each.batch is not None for each in self._registry.values())
         self._versions = None if set(versions) <= {1} else versions
         self._hooks = replace(app.hooks, middleware=[self._watch, *app.hooks.middleware])
         self._holdings = Holdings()
@@ -226,10 +227,17 @@ class _Drain:
         empty_looks = 0
         try:
             while empty_looks < EMPTY_LOOKS_MAX:
-                found = await self._exchange(0 if waiting else self._concurrency - len(self._running))
+                found = await self._exchange(0 if waiting else self._concurrency - self._busy)
                 waiting.extend(sorted(found, key=lambda claimed: (claimed.priority, claimed.scheduled_at, claimed.id)))
-                while waiting and len(self._running) < self._concurrency:
+                while waiting and self._busy < self._concurrency:
                     self._start(waiting.popleft())
+                    if self._gathers:
+                        await asyncio.sleep(0)  # so that it joins those that wait for others
+                if self._runner.batches.gathering:
+                    empty_looks = 0
+                    if found or waiting:
+                        continue
+                    self._runner.batches.flush()
                 if self._running:
                     empty_looks = 0
                     await self._wait()
@@ -244,6 +252,11 @@ class _Drain:
                     return
         finally:
             await self._stop_all()
+
+    @property
+    def _busy(self) -> int:
+        """Return how many run: those that wait for the others of their batch take no place."""
+        return len(self._running) - self._runner.batches.gathering
 
     def _start(self, claimed: Claimed) -> None:
         self._check_limits()

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from octop.engine.connect import leave_to_parent
 from octop.engine.task_transaction import NotBegunError
+from octop.model.batch import BatchTask, spread
 from octop.model.context import Context, context_variable
 from octop.model.control_flow import Cancel, Retry, Snooze
 from octop.model.definition import TaskDefinition
@@ -169,9 +170,25 @@ class _Attempt:
 
 def _call(definition: TaskDefinition, claimed: Claimed) -> Any:
     context = Context(claimed)
+    if definition.batch is not None:
+        return _call_batch(definition, definition.one_of_batch(claimed.payload, context))
     context_variable.set(context)
     answer = definition.call(definition.unbind(claimed.payload), context)
     return asyncio.run(answer) if definition.is_async else answer
+
+
+def _call_batch(definition: TaskDefinition, task: BatchTask[Any]) -> Any:
+    """Call the function of a batch with one task: it was lost before, so it is alone."""
+    try:
+        answer = definition.function([task])
+        (ended,) = spread([task], asyncio.run(answer) if definition.is_async else answer)
+    except BaseException:
+        if task.ended is None:
+            raise
+        ended = task.ended
+    if ended.error is not None:
+        raise ended.error
+    return ended.value
 
 
 def _raised(fence: Fence, error: BaseException) -> Message:

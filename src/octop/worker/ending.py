@@ -1,5 +1,6 @@
 """What an attempt ends with, by what it raised or returned and by who ended it."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 from octop.model.control_flow import Cancel, Retry, Snooze
@@ -19,6 +20,16 @@ class TaskFailedInChildError(Exception):
         """Keep the child's report."""
         super().__init__(f"{report.get('error_class')}: {report.get('error_message')}")
         self.report = report
+
+
+class TaskFailedInBatchError(Exception):
+    """The function of a batch raised: each of its tasks that had not ended by itself fails with the same."""
+
+    def __init__(self, report: Outcome, error: BaseException) -> None:
+        """Keep what was raised, as it is written down, and itself without its frames."""
+        super().__init__(f"{report.error_class}: {report.error_message}")
+        self.report = report
+        self.error = error
 
 
 class NotStartedError(Exception):
@@ -66,16 +77,19 @@ def outcome_of(slot: Slot, claimed: Claimed, raised: Any) -> Outcome | None:
             return None
         case kind if issubclass(kind, ChildLostError):
             return plain_failure(claimed.fence, "WorkerLost", str(raised), kind=OutcomeKind.LOST)
+        case kind if issubclass(kind, TaskFailedInBatchError):
+            report: Outcome = raised.report
+            return replace(report, fence=claimed.fence)
         case kind if issubclass(kind, TaskFailedInChildError):
-            report = raised.report
+            said = raised.report
             return Outcome(
                 claimed.fence,
                 OutcomeKind.FAILURE,
-                error_class=report["error_class"],
-                error_message=report["error_message"],
-                traceback=report["traceback"],
-                final=report["final"],
-                mro=tuple(report["mro"]),
+                error_class=said["error_class"],
+                error_message=said["error_message"],
+                traceback=said["traceback"],
+                final=said["final"],
+                mro=tuple(said["mro"]),
             )
     return failure_of(claimed.fence, raised, keep_frames=True)
 

@@ -57,6 +57,11 @@ class Pool:
         return max(0, self.limit - self.held - self.asked)
 
     @property
+    def is_full(self) -> bool:
+        """Tell whether each place has begun a task."""
+        return self.held >= self.limit and not self._buffer
+
+    @property
     def half(self) -> int:
         """Return half of the places, at least one."""
         return (self.limit + 1) // 2

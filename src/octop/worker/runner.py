@@ -16,6 +16,7 @@ from octop.model.errors import ResultTooLargeError, UnknownTaskTypeError
 from octop.model.hooks import Hooks
 from octop.model.task import Claimed, Outcome, OutcomeKind
 from octop.worker import copies
+from octop.worker.batches import Batches
 from octop.worker.children import Children
 from octop.worker.ending import is_any, outcome_of, outcome_of_interrupted
 from octop.worker.holdings import Holdings
@@ -54,6 +55,7 @@ class Runner:
         wake: Callable[[str], None],
         transactions: Transactions,
         lease: Lease,
+        is_full: Callable[[str], bool] = lambda _queue: False,
     ) -> None:
         """Keep what attempts need.
 
@@ -65,6 +67,7 @@ class Runner:
             wake: Lets another place of a queue look for work.
             transactions: Connections for transactional tasks.
             lease: Nothing starts when it is over.
+            is_full: Tells whether all places of a queue are taken.
         """
         self.stepping: Claimed | None = None
         self.result_bytes_max = 1 << 20
@@ -82,6 +85,7 @@ class Runner:
             holdings,
             written=self._written,
             result_bytes_max=lambda: self.result_bytes_max,
+            is_full=is_full,
         )
         self._closed = False
         self._remembers = bool(hooks.retry or hooks.freeze)
@@ -92,6 +96,11 @@ class Runner:
         self._closed = True
         self._watchdog.close()
         self._ways.close()
+
+    @property
+    def batches(self) -> Batches:
+        """Return what gathers tasks whose function gets many at a time."""
+        return self._ways.batches
 
     # --- one attempt --------------------------------------------------------------------------------------------------
 
@@ -186,7 +195,9 @@ class Runner:
         if definition is None:
             message = f"no function is registered as {claimed.task_type}"
             raise UnknownTaskTypeError(message)
-        is_plain = definition.run_in == "loop" and not claimed.isolated and not definition.transactional
+        is_plain = definition.run_in == "loop" and not (
+            claimed.isolated or definition.transactional or definition.batch
+        )
         if is_plain and not self._hooks.middleware:
             try:
                 coroutine = definition.call(definition.unbind(claimed.payload), context)

@@ -116,7 +116,9 @@ class Runtime:
         self._children = Children(options.application, options.import_folder, options.max_memory_mb)
         # what tasks may need more rights for, or other ones, than the worker itself
         self._transactions = Transactions(dsn_of_tasks(os.environ, options.dsn), options.schema, worker_id)
-        self.runner = Runner(registry, hooks, self._holdings, self._children, self._wake, self._transactions, lease)
+        self.runner = Runner(
+            registry, hooks, self._holdings, self._children, self._wake, self._transactions, lease, self._is_full
+        )
         self.runner.tells = options.tell_tasks
         self._verdicts = Verdicts(self.runner.settled)
         self._recall = Recall(self._holdings, self.runner)
@@ -218,6 +220,10 @@ class Runtime:
 
     def _pool(self) -> Pool:
         return Pool(0, self.lease, self.runner.begin, self._holdings.urgent)
+
+    def _is_full(self, queue: str) -> bool:
+        pool = self._pools.get(queue)
+        return pool is not None and pool.is_full
 
     def _queues(self) -> list[str]:
         if self._options.queues is not None:

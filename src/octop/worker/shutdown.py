@@ -82,6 +82,7 @@ class Shutdown:
         Args:
             configured: Setting ``worker.grace_seconds``.
         """
+        self._runner.batches.flush()  # nothing more will come to what has been gathered
         seconds = self._grace(configured)
         unstarted = self._holdings.withdraw_waiting()
         for pool in self._pools.values():

@@ -13,6 +13,7 @@ from octop.model.definition import TaskDefinition
 from octop.model.errors import DatabaseUnreachableError
 from octop.model.task import Claimed
 from octop.worker import copies
+from octop.worker.batches import Batches
 from octop.worker.children import Child, Children
 from octop.worker.ending import AttemptLostError, NotStartedError, TaskFailedInChildError
 from octop.worker.frames import Message
@@ -44,6 +45,7 @@ class Ways:
 
     Attributes:
         written: Tells whether what a task returned is a result that can be kept, and its JSON.
+        batches: Tasks whose function gets many at a time.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Ways:
         *,
         written: Callable[[Slot, Claimed, Any], tuple[bool, str | None]],
         result_bytes_max: Callable[[], int],
+        is_full: Callable[[str], bool],
     ) -> None:
         """Begin without threads.
 
@@ -67,6 +70,7 @@ class Ways:
             holdings: Asked whether an attempt that has waited is still to be started; told of a success that is in the database already.
             written: Tells whether what a task returned is a result that can be kept, and its JSON.
             result_bytes_max: Returns the setting ``task.result_bytes_max``, for tasks that commit in a child.
+            is_full: Tells whether all places of a queue are taken: a batch does not wait for more then.
         """
         self._children = children
         self._transactions = transactions
@@ -80,11 +84,13 @@ class Ways:
             "transactional tasks get no connection, and wait", transactions.worker_id, endless=True
         )
         self._threads = Threads()
+        self.batches = Batches(self._threads, check_start=self.check_start, started=self.started, is_full=is_full)
         self._isolation = asyncio.Semaphore(ISOLATED_MAX)
 
     def close(self) -> None:
         """Let go of threads; what still runs is on its own, and nothing that still waits may start."""
         self._closed = True
+        self.batches.close()
         self._threads.close()
 
     def begin(
@@ -95,6 +101,8 @@ class Ways:
             return self._in_child(slot, definition, claimed)
         if claimed.isolated:
             return self._in_isolation(slot, definition, claimed)
+        if definition.batch is not None:
+            return self.batches.run(slot, definition, definition.batch, context, claimed)
         if definition.transactional:
             return self._in_transaction(slot, definition, context, claimed)
         if definition.run_in == "thread":
