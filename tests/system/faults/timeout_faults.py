@@ -64,8 +64,15 @@ def read_only(stage: Stage, step: Step) -> str:
         ),
     ):
         before = stage.said(READ_ONLY_WORDS)
-        refused = lasted(step.seconds, lambda: stage.said(READ_ONLY_WORDS) - before)
-    return times(refused, "statements refused")
+
+        def refused() -> int:
+            return stage.said(READ_ONLY_WORDS) - before
+
+        if stage.standby is None:
+            return times(lasted(step.seconds, refused), "statements refused")
+        # who may choose between two servers looks for one that takes writes, and keeps no session here
+        lasted(step.seconds, lambda: refused() or not sessions_of(stage))
+        return times(refused(), "statements refused") or ("" if sessions_of(stage) else "nobody has a session")
 
 
 def _role_with(stage: Stage, setting: str) -> contextlib.AbstractContextManager[None]:
