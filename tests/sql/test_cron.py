@@ -369,6 +369,11 @@ def test_all_times_in_a_gap_fire_together_right_after_it(dba):
     assert times(dba, "*/30 2 * * *", "Europe/Berlin", "2026-03-29 00:00Z", 1) == ["2026-03-30 02:00"]
 
 
+def test_what_the_clocks_repeat_is_seen_also_where_the_next_wall_time_is_far_away(dba):
+    found = times(dba, "*/30 2 * * SUN", "Europe/Berlin", "2026-10-25 00:50Z", 3)
+    assert found == ["2026-10-25 02:00", "2026-10-25 02:30", "2026-11-01 02:00"]
+
+
 @pytest.mark.parametrize(
     ("expression", "zone", "after", "expected"),
     [

@@ -35,7 +35,7 @@ SHARE = 1 if EVERYTHING else 61
 """One question of so many is asked; a prime, so that each zone, expression and distance gets some."""
 ASKED_AT_ONCE = 25_000
 
-pytestmark = pytest.mark.timeout(1800 if EVERYTHING else 120)
+pytestmark = pytest.mark.timeout(3600 if EVERYTHING else 120)
 RULES = {"wall times with seconds", "answers in the past", "times that do not exist", "leaves out times that exist"}
 
 
@@ -69,11 +69,11 @@ def judge(dba, asked, found, where):
     calendars = {expression: Calendar(expression) for expression in expressions()}
     met: Counter[str] = Counter()
     wrong = []
-    for (expression, name, at), ours in zip(asked, found, strict=True):
+    for number, ((expression, name, at), ours) in enumerate(zip(asked, found, strict=True)):
         assert ours > at, (expression, name, at, ours)
         theirs = cronsim_next(expression, at, where[name])
-        if theirs == ours and not EVERYTHING:
-            continue
+        if theirs == ours and number % 7:
+            continue  # where they agree, the slow walk is asked now and then: it must be right, too
         right = walked_next(calendars[expression], at, where[name])
         rule = None if theirs == ours else difference(calendars[expression], at, where[name], theirs, ours)
         if ours != right or (theirs != ours and rule is None):

@@ -113,8 +113,8 @@ begin
     || array(select 'the ' || v_nth[i / 7 + 1] || ' ' || v_days[i % 7 + 1] from unnest(_octop_cron_values(rule[10])) i order by i)
     || array(select 'the last ' || v_days[i + 1] from unnest(_octop_cron_values(rule[11])) i order by i);
   v_on := case
-    when rule[5] = (1::bigint << 32) - 2 and (rule[9] = 127 or rule[12] = 1) or rule[9] = 127 and rule[12] = 1 then ' every day'
-    when rule[5] = (1::bigint << 32) - 2 then ' on ' || _octop_words(v_dow) || case when rule[10] | rule[11] <> 0 then ' of the month' else '' end
+    when rule[5] = 4294967294 and (rule[9] = 127 or rule[12] = 1) or rule[9] = 127 and rule[12] = 1 then ' every day'
+    when rule[5] = 4294967294 then ' on ' || _octop_words(v_dow) || case when rule[10] | rule[11] <> 0 then ' of the month' else '' end
     when rule[9] = 127 then ' on ' || _octop_words(v_dom) || ' of the month'
     else ' on ' || _octop_words(v_dom) || ' of the month'
       || case when rule[12] = 1 then ', and on ' else ', if that is ' end || _octop_words(v_dow) || case when rule[10] | rule[11] <> 0 then ' of the month' else '' end end;
@@ -143,6 +143,9 @@ begin
   v_said := _octop_cron_time_words(v_rule);
   -- "every minute every day" says nothing more
   v_said := v_said || case when v_said like 'every%' then regexp_replace(_octop_cron_day_words(v_rule), '^ every day', '') else _octop_cron_day_words(v_rule) end;
+  if v_rule[14] is not null then
+    v_said := v_said || _octop_rrule_words(v_rule);
+  end if;
   return upper(left(v_said, 1)) || substr(v_said, 2) || '. ' || case
     when v_rule[1] = 2 then 'Where the clocks change it follows elapsed time.'
     else 'A time that the clocks skip is due right after the gap, one that they repeat the first time only.' end;

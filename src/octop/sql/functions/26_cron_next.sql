@@ -134,7 +134,8 @@ begin
         l := _octop_clock_change(timezone, t, u) + v_yesterday;
       end if;
     end if;
-    w := _octop_cron_wall(rule, l);
+    -- a calendar rule may begin later; for a cron expression this is null
+    w := _octop_cron_wall(rule, greatest(l, timestamp '1970-01-01' + rule[16] * interval '1 second'));
     t := w at time zone timezone at time zone 'UTC';
     if w is null or t >= '10000-01-01' then
       return null;

@@ -5,7 +5,7 @@
 -- The form, bigint[]: 1 kind (1 wall times, 2 interval-like, 3 @every), 2 seconds, 3 minutes, 4 hours, 5 days of the month,
 -- 6 days from the month's end (bit 0 = the last), 7 nearest weekday to a day (bit 0 = the last weekday), 8 months, 9 days of the week
 -- (bit 0 = Sunday), 10 nth of the month (bit 7 * (n - 1) + day of the week), 11 last of the month, 12 = 1: one of the two day fields is enough.
--- Of @every: 2 period, 3 anchor, both in seconds. A form is of this version: rows that keep one are parsed again when it changes.
+-- Of @every: 2 period, 3 anchor, both in seconds. Of a calendar rule: more, see 26_cron_rrule.sql. A form is of this version: rows that keep one are parsed again when it changes.
 
 create or replace function _octop_cron_refuse(field text, value text, why text) returns void
   language plpgsql immutable set search_path from current
@@ -145,7 +145,8 @@ begin
     g := ((rule[11] >> f) | (rule[11] << 7 - f)) & 127;
     v_dow := v_dow | (((g << 22) | (g << 29)) & (127::bigint << v_last - 6));
   end if;
-  return (case when rule[12] = 1 then v_dom | v_dow else v_dom & v_dow end) & v_all;
+  v_all := (case when rule[12] = 1 then v_dom | v_dow else v_dom & v_dow end) & v_all;
+  return case when rule[14] is null then v_all else _octop_rrule_days(rule, year, month, v_all) end;
 end $$;
 comment on function _octop_cron_days(bigint[], integer, integer) is 'The days of one month on which a parsed expression fires, bit 1 = the first.';
 
@@ -165,7 +166,9 @@ begin
     raise exception 'octop: a cron expression has at most 500 characters, not %', length(expression)
       using errcode = 'OC128', hint = 'Use ranges and steps instead of long lists, or several schedules.';
   end if;
-  if v_text like '@%' then
+  if v_text ~ '^(DTSTART|RRULE)' then
+    return _octop_rrule_parse(expression);
+  elsif v_text like '@%' then
     v_text := case v_text when '@HOURLY' then '0 * * * *' when '@DAILY' then '0 0 * * *' when '@MIDNIGHT' then '0 0 * * *' when '@WEEKLY' then '0 0 * * 0'
       when '@MONTHLY' then '0 0 1 * *' when '@YEARLY' then '0 0 1 1 *' when '@ANNUALLY' then '0 0 1 1 *' end;
     if v_text is null then
@@ -182,7 +185,7 @@ begin
       using errcode = 'OC128', hint = case
         when v_text like '%=%' then 'The time zone is an argument of its own, not a part of the expression.'
         when n = 7 then 'Six fields: second, minute, hour, day of month, month, day of week. There is no field for years: end the schedule instead.'
-        else 'Five fields: minute, hour, day of month, month, day of week; six: second first. Or @hourly, @daily, @weekly, @monthly, @yearly, @every 90s.' end;
+        else 'Five fields: minute, hour, day of month, month, day of week; six: second first. Or @hourly, @daily, @weekly, @monthly, @yearly, @every 90s, RRULE:FREQ=….' end;
   end if;
   for i in 1 .. 6 loop
     v_item := (array['second', 'minute', 'hour', 'day of month', 'month', 'day of week'])[i];
