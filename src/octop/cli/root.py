@@ -28,6 +28,7 @@ SECTIONS: Final[Sections] = {
         "queues": ("octop.cli.queues:queues", "List, show, set, pause, resume, scale and reset queues."),
         "lanes": ("octop.cli.lanes:lanes", "List the lanes of a queue."),
         "types": ("octop.cli.types:types", "List, show, set, freeze, thaw and reset task types."),
+        "alerts": ("octop.cli.alerts:alerts", "List and acknowledge alerts."),
         "holds": ("octop.cli.holds:holds", "List, add and lift holds of queues, types, tenants and lanes."),
         "workers": ("octop.cli.workers:workers", "List the workers that live, and what they run."),
         "config": ("octop.cli.config:config", "Read and change the settings that rule while it runs."),
