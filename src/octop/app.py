@@ -84,6 +84,7 @@ class Octop:
         self.name = name or "octop"
         self.registry: Registry = {}
         self.hooks = Hooks()
+        self.queue_declarations: dict[str, dict[str, object]] = {}
 
     def __repr__(self) -> str:
         """Return the name and how many task types there are; never the DSN."""
@@ -184,6 +185,27 @@ class Octop:
         """
         message = "this version has no schedules yet, so @octop.schedule can do nothing"
         raise ConfigurationError(message, hint="Enqueue with using(at=…), or let cron call `octop enqueue`.")
+
+    def queue(self, name: str, **values: Any) -> None:
+        """Declare limits of a queue, where the code is the place for them.
+
+        Workers write them down when they start; the last declaration holds for all workers, and what an operator sets wins.
+
+        Args:
+            name: The queue, 1 to 200 characters.
+            values: As for ``queues.set``; those of an earlier declaration that are not named are taken back.
+
+        Raises:
+            InvalidNameError: The name is empty or too long.
+            InvalidOptionError: A rate is none. Other values are judged by the database, when a worker starts.
+            TypeError: There is no value of that name.
+
+        Examples:
+            >>> Octop().queue("mail", global_limit=20, rate="100/m")
+        """
+        from octop.queues import queue_values  # noqa: PLC0415 - few applications set limits
+
+        self.queue_declarations[checked_name(name, "a queue")] = queue_values(values)
 
     def on_enqueue(self, function: F) -> F:
         """Call ``function(task_type)`` for each task that is made, in the process that enqueues it; the dict that it
@@ -438,7 +460,14 @@ class Octop:
 
         dsn = await asyncio.to_thread(self._pools.address)
         chosen = WorkerOptions(dsn=dsn, schema=self.settings.schema, **options)
-        await run_embedded(chosen, self.registry, self.hooks, stop=stop, version=__version__)
+        await run_embedded(
+            chosen,
+            self.registry,
+            self.hooks,
+            stop=stop,
+            version=__version__,
+            queue_declarations=self.queue_declarations,
+        )
 
     def run_worker(self, **options: Any) -> None:
         """Run one worker in this process until SIGTERM or SIGINT, or until nothing is left (``drain=True``).

@@ -103,9 +103,6 @@ class Queues:
         Raises:
             TypeError: There is no value of that name.
         """
-        if unknown := values.keys() - (Queues.set.__kwdefaults__ or {}).keys():
-            message = f"a queue has no value named {min(unknown)}"
-            raise TypeError(message)
         return self._pools.run(_set_call(queue, values))
 
     async def show(self, queue: str) -> dict[str, Any] | None:
@@ -121,15 +118,31 @@ class Queues:
         return self._pools.run(_show_call(queue))
 
 
-def _set_call(queue: str, given: Mapping[str, Any]) -> "Call[dict[str, Any]]":
-    from octop.engine import calls  # noqa: PLC0415 - only when it is needed
+def queue_values(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values of a queue as the database takes them: those that are set, rates a second.
 
+    Args:
+        given: By name, as for ``Queues.set``.
+
+    Raises:
+        InvalidOptionError: A rate is none.
+        TypeError: There is no value of that name, or it is no JSON.
+    """
+    if unknown := given.keys() - (Queues.set.__kwdefaults__ or {}).keys():
+        message = f"a queue has no value named {min(unknown)}"
+        raise TypeError(message)
     values = {key: value for key, value in given.items() if not isinstance(value, _Unset)}
     for key in _RATES:
         if values.get(key) is not None:
             values[key] = rate_per_second(values[key])
     json.dumps(values, allow_nan=False)  # what is no JSON is refused here
-    return calls.octop_set_queue(checked_name(queue, "a queue"), values)
+    return values
+
+
+def _set_call(queue: str, given: Mapping[str, Any]) -> "Call[dict[str, Any]]":
+    from octop.engine import calls  # noqa: PLC0415 - only when it is needed
+
+    return calls.octop_set_queue(checked_name(queue, "a queue"), queue_values(given))
 
 
 def _show_call(queue: str) -> "Call[dict[str, Any] | None]":

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
+
+from octop.engine import calls
+from octop.engine.call import run
+from octop.model.errors import InvalidOptionError
 from octop.model.task import Success
 from tests.sql.crew import add, add_many, column, do, rows, task, value
 
@@ -219,6 +226,73 @@ def test_a_place_that_becomes_free_wakes_who_sleeps_and_no_one_else(database, db
     assert rows(dba, "select count(*) from octop_tasks where status = 'frozen'") == [(1,)]
 
 
+def test_who_frees_two_places_and_takes_one_wakes_the_others(database, dba, hire):
+    limit(dba, global_limit=2)
+    add_many(dba, 5)
+    one, two = hire(), hire()
+    both = one.claim(2)
+    assert two.claim(1) == []
+    do(dba, "select octop_sleep(%s::uuid, '{default}', 5)", two.id)
+    with database.connect() as ear:
+        ear.execute("listen octop_wake")
+        assert len(one.exchange(1, successes=[success(each) for each in both]).tasks) == 1
+        assert [each.payload for each in ear.notifies(timeout=5, stop_after=1)] == ["default"]
+    assert len(two.claim(5)) == 1
+
+
+def test_C085_a_place_is_free_however_its_task_ended_and_what_is_shown_is_what_runs(dba, hire):
+    limit(dba, global_limit=2)
+    add_many(dba, 300)
+    do(dba, "update octop_queues set max_retries = 1000, retry_policy = '{\"delays\": [0.001]}'")
+    chance = random.Random(5)
+    worker, used = hire(), set()
+    for _ in range(50):
+        got = worker.claim(chance.choice((1, 2, 5)))
+        assert value(dba, "select count(*) from octop_tasks where status = 'running'") == len(got) <= 2
+        assert rows(dba, "select running, room from octop_queue_limits") == [(len(got), 2 - len(got))]
+        for each in got:
+            way = chance.choice(
+                ("killed", "cancelled", "timeout", "failure", "snoozed", "taken back", "unheld", "success")
+            )
+            used.add(way)
+            if way == "killed":
+                do(dba, "select octop_lost(%s)", worker.id)
+                worker.register()
+                break
+            if way == "taken back":
+                do(dba, "update octop_tasks set status = 'pending' where id = %s", each.id)
+            elif way == "unheld":
+                others = [other.id for other in got if other.id != each.id]
+                run(worker.connection, calls.octop_release_unheld(worker.id, others))
+            elif way == "success":
+                worker.succeed(each)
+            else:
+                if way == "cancelled":
+                    do(dba, "select octop_cancel(%s)", each.id)
+                worker.end(each, way)
+    assert len(used) == 8
+    do(dba, "update octop_tasks set scheduled_at = now() where status = 'failed'")
+    assert len(worker.claim(5)) == 2
+
+
+def test_C087_workers_that_declare_different_limits_share_one_and_an_operator_wins(dba, hire):
+    one, two = hire(), hire()
+    for each, declared in ((one, 1), (two, 5)):
+        run(each.connection, calls.octop_declare_queues({"default": {"global_limit": declared, "rate": 100.0}}))
+    add_many(dba, 20)
+    assert value(dba, "select global_limit from octop_queue_limits") == 5
+    assert len(one.claim(10)) + len(two.claim(10)) == 5
+    run(dba, calls.octop_set_queue("default", {"global_limit": 7}))
+    run(one.connection, calls.octop_declare_queues({"default": {"global_limit": 1}}))
+    assert rows(dba, "select global_limit, rate, declared from octop_queues") == [(7, None, {"global_limit": 1})]
+    assert run(dba, calls.octop_set_queue("default", {"global_limit": None}))["global_limit"] == 1
+    said = column(dba, "select action from octop_audit where subject = 'default' order by seq")
+    assert said == ["declare queue"] * 3 + ["set queue", "declare queue", "set queue"]
+    for bad in ({"default": {"global_limit": -1}}, {"default": {"speed": 1}}):
+        with pytest.raises(InvalidOptionError):
+            run(one.connection, calls.octop_declare_queues(bad))
+
+
 def test_who_may_start_nothing_now_is_told_when_the_next_token_comes(database, dba, hire):
     database.clock.advance(0)
     limit(dba, rate=0.5)
@@ -254,3 +328,61 @@ def test_the_reason_names_the_limit_and_who_holds_it(dba, hire):
     limit(dba, ordered=None)
     assert rows(dba, ask, third) == []
     assert task(dba, third)["status"] == "pending"
+
+
+def test_C075_beside_a_stream_of_urgent_tasks_the_others_start_within_their_bound(database, dba, hire):
+    database.clock.advance(0)
+    limit(dba, ageing_seconds=10.0)
+    low = [add(dba, priority=9) for _ in range(10)]
+    worker = hire()
+    started: list[tuple[str, int]] = []
+    # ten tasks a second may start, and as many urgent ones come: the low ones get nothing from strict priorities
+    for second in range(130):
+        worker.beat()
+        for _ in range(10):
+            add(dba, priority=0)
+        claimed = worker.claim(10)
+        started += [(each.id, second) for each in claimed]
+        worker.succeed(*claimed)
+        database.clock.advance(1)
+    when = {task_id: second for task_id, second in started if task_id in low}
+    assert list(when) == low, "in the order of enqueue"
+    assert max(when.values()) <= 92, "nine steps of ten seconds, and what stands before them"
+    assert min(when.values()) >= 80
+
+
+def test_a_lane_with_few_tasks_gets_its_share_beside_one_with_many(dba, hire):
+    limit(dba, global_limit=10)
+    do(dba, "insert into octop_tasks (task_type, lane) select 't', 'a' from generate_series(1, 20000)")
+    for _ in range(100):
+        add(dba, lane="b")
+    worker, lanes, done, exchanges = hire(), {}, 0, 0
+    while done < 100:
+        answer = worker.exchange(10, lanes_after=lanes)
+        lanes.update(answer.lanes)
+        worker.succeed(*answer.tasks)
+        done += sum(each.lane == "b" for each in answer.tasks)
+        exchanges += 1
+    assert exchanges <= 20, "alone it would take ten"
+
+
+def test_lanes_behind_frozen_blocked_and_full_heads_are_reached(dba, hire):
+    limit(dba, ordered=True, lane_limit=1)
+    for lane in range(300):
+        add(dba, lane=f"a {lane:03}")
+        add(dba, lane=f"a {lane:03}")
+    worker = hire()
+    lanes: dict[str, str] = {}
+    for _ in range(10):  # all heads fail for good
+        answer = worker.exchange(100, lanes_after=lanes)
+        lanes.update(answer.lanes)
+        for each in answer.tasks:
+            worker.end(each, final=True)
+    assert value(dba, "select count(*) from octop_tasks where status = 'frozen'") == 300
+    open_ = add(dba, lane="b")
+    found: list[str] = []
+    for _ in range(4):
+        answer = worker.exchange(5, lanes_after=lanes)
+        lanes.update(answer.lanes)
+        found += [each.id for each in answer.tasks]
+    assert found == [open_]

@@ -47,7 +47,7 @@ class Server:
 
     def __init__(self, *answers):
         self.answers = list(answers)
-        self.got = []
+        self.got: list[tuple[str, dict[str, str], bytes]] = []
         self.release = threading.Event()
         server = self
 
@@ -206,7 +206,7 @@ def test_what_is_not_taken_is_tried_again_and_a_server_that_hangs_or_drips_holds
 @pytest.mark.parametrize("kind", ["raises", "hangs", "blocks", "exits"])
 def test_a_hook_that_raises_hangs_or_blocks_is_called_again(database, rows, quick, kind):
     rows.execute("select _octop_alert('type_frozen', 'send', 'error', 'm', '{}')")
-    calls = []
+    calls: list[int] = []
 
     def sync(alert):
         calls.append(alert.id)
@@ -232,7 +232,7 @@ def test_a_hook_that_raises_hangs_or_blocks_is_called_again(database, rows, quic
     assert standstill < 0.4
     assert one(rows, known) == {"raises": "ValueError: no", "exits": "SystemExit: 3"}.get(kind, "no end within 0 s")
     rows.execute("update octop_alert_deliveries set next_try_at = now()")
-    got = []
+    got: list[Alert] = []
     looks(database, to_hooks([got.append]), 10, channel="callable", condition=lambda: bool(got))
     assert [(alert.kind, alert.subject, alert.tries) for alert in got] == [("type_frozen", "send", 2)]
 

@@ -96,7 +96,9 @@ def test_an_application_sets_limits_in_both_forms(octop, database):
     shown = asyncio.run(main())
     assert shown is not None
     assert (shown["global_limit"], shown["rate"]) == (None, pytest.approx(100 / 60))
-    assert app.queues.show_sync("mail") == {**shown, "limits_now": app.queues.show_sync("mail")["limits_now"]}
+    again = app.queues.show_sync("mail")
+    assert again is not None
+    assert again["windows"] == shown["windows"]
     assert app.queues.show_sync("nosuch") is None
     with pytest.raises(TypeError, match="no value named speed"):
         app.queues.set_sync("mail", speed=1)
@@ -104,6 +106,17 @@ def test_an_application_sets_limits_in_both_forms(octop, database):
         app.queues.set_sync("mail", lane_limit=0)
     app.close()
     assert "22:00 to 06:00 UTC: global limit 5" in octop("queues", "show", "mail")
+
+
+def test_what_the_code_declares_is_written_down_by_its_workers(octop, database, start, rows):
+    app = Octop(database.url)
+    app.queue("q", global_limit=3, rate="90/m")
+    assert app.queue_declarations == {"q": {"global_limit": 3, "rate": 1.5}}
+    with pytest.raises(TypeError, match="no value named speed"):
+        app.queue("q", speed=3)
+    start(application="tests.system.apps.declaring:octop").ready()
+    row = octop.json("queues", "show", "q")
+    assert (row["global_limit"], row["rate"], row["origins"]["rate"]["origin"]) == (3, 1.5, "application")
 
 
 def test_rates_are_read_and_told():

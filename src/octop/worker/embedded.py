@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sys
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 from octop.model.definition import TaskDefinition
@@ -25,6 +26,7 @@ async def run_embedded(
     *,
     stop: asyncio.Event | None = None,
     version: str = "",
+    queue_declarations: Mapping[str, Mapping[str, object]] | None = None,
 ) -> None:
     """Run one worker in this event loop until it is stopped, cancelled or (with ``drain``) has nothing left to do.
 
@@ -38,6 +40,7 @@ async def run_embedded(
         hooks: What the application wants to be called with.
         stop: Set to stop with grace.
         version: Shown by ``octop workers``.
+        queue_declarations: Values of queues that the application declares, by queue.
 
     Raises:
         ConfigurationError: Health probes, or caps of a process that is not ours to replace, were asked for.
@@ -48,7 +51,15 @@ async def run_embedded(
     lease = Lease()
     worker_id = str(uuid.uuid4())
     options = _importable(options, registry)
-    runtime = Runtime(options, registry, hooks, worker_id=worker_id, lease=lease, version=version)
+    runtime = Runtime(
+        options,
+        registry,
+        hooks,
+        worker_id=worker_id,
+        lease=lease,
+        version=version,
+        queue_declarations=queue_declarations,
+    )
     heart = HeartThread(options, worker_id, lease)
 
     def follow(settings: Settings) -> None:

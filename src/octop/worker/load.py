@@ -65,6 +65,10 @@ class Application(Protocol):
     def hooks(self) -> Hooks:
         """Hold what is called around the life of worker and task."""
 
+    @property
+    def queue_declarations(self) -> dict[str, dict[str, object]]:
+        """Hold values of queues that the code declares, by queue."""
+
 
 def named_application(settings: Settings, folder: Path | None = None) -> Named | None:
     """Return the application that the settings name, else ``tasks.py``; None when there is none of the two.

@@ -99,6 +99,7 @@ class _Process:
             lease=self._lease,
             supervisor_id=self._hello["supervisor_id"],
             version=__version__,
+            queue_declarations=self._application.queue_declarations,
         )
         runtime.on_settings = self._follow
         runtime.on_registered = self._registered

@@ -5,7 +5,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from octop.engine import calls
@@ -38,6 +38,7 @@ class Registration:
         lease: Lease,
         supervisor_id: str | None,
         version: str,
+        queue_declarations: Mapping[str, Mapping[str, object]],
     ) -> None:
         """Know what to say; nothing is said yet.
 
@@ -48,6 +49,7 @@ class Registration:
             lease: Begins with the first registration.
             supervisor_id: Of the process that started it; None = nobody's.
             version: Of this package, as people see it.
+            queue_declarations: Values of queues that the application declares, by queue.
         """
         self.is_known = False
         self._registry = registry
@@ -56,6 +58,7 @@ class Registration:
         self._lease = lease
         self._supervisor_id = supervisor_id
         self._version = version
+        self._queue_declarations = queue_declarations
         self._queue_count = 0
         self._tries = 0
         self._said_at = float("-inf")
@@ -70,6 +73,8 @@ class Registration:
         Raises:
             OctopError: What the engine said.
         """
+        if self._queue_declarations:
+            await link.call(calls.octop_declare_queues(self._queue_declarations))
         at, served = time.monotonic(), list(queues)
         await link.call(
             calls.octop_register(

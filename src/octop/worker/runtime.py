@@ -5,7 +5,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from octop.engine import calls
@@ -76,6 +76,7 @@ class Runtime:
         lease: Lease,
         supervisor_id: str | None = None,
         version: str = "",
+        queue_declarations: Mapping[str, Mapping[str, object]] | None = None,
     ) -> None:
         """Put the parts together; nothing runs yet."""
         self.worker_id = worker_id
@@ -103,6 +104,7 @@ class Runtime:
             lease=lease,
             supervisor_id=supervisor_id,
             version=version,
+            queue_declarations=queue_declarations or {},
         )
         self._exchange_link = Link(options, "exchange", worker_id, is_over=lambda: self.shutdown.is_hopeless)
         self._second_link = Link(

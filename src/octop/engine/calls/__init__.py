@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from octop.engine.calls.alerts import octop_ack_alerts, octop_alert_tried, octop_take_alerts
     from octop.engine.calls.bulk import octop_cancel_many, octop_delete_many, octop_retry_many
     from octop.engine.calls.exchange import octop_doubt, octop_doubtful, octop_exchange, octop_sleep
-    from octop.engine.calls.queues import octop_lanes, octop_set_queue
+    from octop.engine.calls.queues import octop_declare_queues, octop_lanes, octop_set_queue
     from octop.engine.calls.tasks import octop_enqueue_many, octop_task, octop_why
     from octop.engine.calls.workers import (
         octop_beat,
@@ -51,6 +51,7 @@ __all__ = [
     "octop_config_reset",
     "octop_config_set",
     "octop_control",
+    "octop_declare_queues",
     "octop_declare_task_types",
     "octop_delete",
     "octop_delete_many",

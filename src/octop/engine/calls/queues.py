@@ -40,3 +40,20 @@ def octop_lanes(queue: str, most: int = 1000) -> Call[list[Row]]:
         " from octop_lanes(%(queue)s::text, %(most)s::integer) l",
         {"queue": queue, "most": most},
     )
+
+
+def octop_declare_queues(declarations: Mapping[str, Mapping[str, object]]) -> Call[None]:
+    """Declare values of queues, as an application's code says them; what an operator changed stays.
+
+    Args:
+        declarations: By queue, as for ``octop_set_queue``.
+
+    Raises:
+        InvalidOptionError: A value is out of bounds.
+        TryAgainError: Another open transaction has changed such a queue.
+    """
+    return Call(
+        "select octop_declare_queues(%(declarations)s::text::jsonb)",
+        {"declarations": json.dumps({name: dict(values) for name, values in declarations.items()})},
+        lambda _: None,
+    )

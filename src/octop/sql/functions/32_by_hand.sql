@@ -10,7 +10,7 @@ create or replace function _octop_order_of(kind text, old jsonb, new jsonb, cont
     when kind = 'octop_holds' then case when new is null then 'lift' else 'hold' end
     else case when new is null then 'forget '
               -- an application says what its code says; of a new row nothing but the function that makes it tells its from a person's
-              when old is null and context ~ '[[:<:]](octop_register|octop_declare_task_types)["(]'
+              when old is null and context ~ '[[:<:]](octop_register|octop_declare_task_types|octop_declare_queues)["(]'
                    or old is not null and old -> 'declared' <> new -> 'declared' then 'declare '
               else 'set ' end
          || case kind when 'octop_queues' then 'queue' else 'task type' end

@@ -94,42 +94,84 @@ comment on function _octop_limits_check() is 'Refuses limits, weights and window
 create or replace trigger octop_queues_limits_check before insert or update on octop_queues
   for each row execute function _octop_limits_check();
 
-create or replace function octop_set_queue(queue text, "values" jsonb) returns jsonb
-  language plpgsql security definer set search_path from current
+create or replace function _octop_put_queue(p_queue text, p_values jsonb, p_declared jsonb) returns jsonb
+  language plpgsql set search_path from current
 as $$
 declare
-  v_names constant text[] := array['worker_limit', 'max_retries', 'timeout_seconds', 'retry_policy', 'global_limit', 'lane_limit', 'rate', 'burst', 'lane_rate', 'lane_burst', 'ordered', 'lane_weights', 'ageing_seconds', 'windows', 'watermark_high', 'watermark_low', 'critical'];
-  v_wrong text;
-  v_new   octop_queues;
+  v_new octop_queues;
 begin
-  perform _octop_check_target('queue', octop_set_queue.queue);
-  if octop_set_queue."values" is null or jsonb_typeof(octop_set_queue."values") <> 'object' then
-    raise exception 'octop: values of a queue are a JSON object' using errcode = 'OC113', hint = 'Such as {"global_limit": 20, "rate": 1.5}; null takes one back.';
-  end if;
-  v_wrong := coalesce((select format('a queue has no value named %s', k) from jsonb_object_keys(octop_set_queue."values") k where k <> all (v_names) limit 1),
-                      _octop_limits_problem(octop_set_queue."values"));
+  select (jsonb_populate_record(null::octop_queues, to_jsonb(q) || p_values)).* into v_new from octop_queues q where q.name = p_queue;
+  update octop_queues q
+     set worker_limit = v_new.worker_limit, max_retries = v_new.max_retries, timeout_seconds = v_new.timeout_seconds, retry_policy = nullif(v_new.retry_policy, 'null'),
+         global_limit = v_new.global_limit, lane_limit = v_new.lane_limit, rate = v_new.rate, burst = v_new.burst, lane_rate = v_new.lane_rate,
+         lane_burst = v_new.lane_burst, ordered = v_new.ordered, lane_weights = nullif(v_new.lane_weights, 'null'), ageing_seconds = v_new.ageing_seconds,
+         windows = nullif(v_new.windows, 'null'), watermark_high = v_new.watermark_high, watermark_low = v_new.watermark_low,
+         critical = v_new.critical, declared = coalesce(p_declared, q.declared)
+   where q.name = p_queue;
+  return (select jsonb_object_agg(e.key, e.value) from octop_queues q cross join jsonb_each(to_jsonb(q)) e
+           where q.name = p_queue and e.key not in ('name', 'limited', 'declared', 'created_at', 'updated_at'));
+end $$;
+comment on function _octop_put_queue(text, jsonb, jsonb) is 'Write values into the row of a queue, which the caller has locked; null = what was declared stays. Answers all values that hold now.';
+
+create or replace function _octop_check_queue_values(p_values jsonb) returns void
+  language plpgsql set search_path from current
+as $$
+declare
+  v_names constant text[] := array['worker_limit', 'max_retries', 'timeout_seconds', 'retry_policy', 'global_limit', 'lane_limit', 'rate', 'burst', 'lane_rate',
+                                   'lane_burst', 'ordered', 'lane_weights', 'ageing_seconds', 'windows', 'watermark_high', 'watermark_low', 'critical'];
+  v_wrong text;
+begin
+  v_wrong := case when p_values is null or jsonb_typeof(p_values) <> 'object' then 'values of a queue are a JSON object'
+                  else coalesce((select format('a queue has no value named %s', k) from jsonb_object_keys(p_values) k where k <> all (v_names) limit 1),
+                                _octop_limits_problem(p_values)) end;
   if v_wrong is not null then
     raise exception 'octop: %', v_wrong using errcode = 'OC113', hint = 'Nothing was written. Values are ' || array_to_string(v_names, ', ') || '; null takes one back.';
   end if;
+end $$;
+comment on function _octop_check_queue_values(jsonb) is 'Refuse what is no object of values of a queue, by the names of its columns. Error: OC113.';
+
+create or replace function octop_set_queue(queue text, "values" jsonb) returns jsonb
+  language plpgsql security definer set search_path from current
+as $$
+begin
+  perform _octop_check_target('queue', octop_set_queue.queue);
+  perform _octop_check_queue_values(octop_set_queue."values");
   insert into octop_queues (name) values (octop_set_queue.queue) on conflict do nothing;
   -- the row first, what follows from it in the next statement
   perform from octop_queues q where q.name = octop_set_queue.queue for update;
-  select (jsonb_populate_record(null::octop_queues, to_jsonb(q)
-           || (select coalesce(jsonb_object_agg(e.key, case when e.value = 'null' then coalesce(q.declared -> e.key, 'null') else e.value end), '{}')
-                 from jsonb_each(octop_set_queue."values") e))).* into v_new
-    from octop_queues q where q.name = octop_set_queue.queue;
-  v_new.retry_policy := nullif(v_new.retry_policy, 'null');
-  v_new.windows := nullif(v_new.windows, 'null');
-  v_new.lane_weights := nullif(v_new.lane_weights, 'null');
-  update octop_queues q
-     set worker_limit = v_new.worker_limit, max_retries = v_new.max_retries, timeout_seconds = v_new.timeout_seconds, retry_policy = v_new.retry_policy,
-         global_limit = v_new.global_limit, lane_limit = v_new.lane_limit, rate = v_new.rate, burst = v_new.burst, lane_rate = v_new.lane_rate,
-         lane_burst = v_new.lane_burst, ordered = v_new.ordered, lane_weights = v_new.lane_weights, ageing_seconds = v_new.ageing_seconds, windows = v_new.windows,
-         watermark_high = v_new.watermark_high, watermark_low = v_new.watermark_low, critical = v_new.critical
-   where q.name = octop_set_queue.queue;
-  return (select jsonb_object_agg(e.key, e.value) from octop_queues q cross join jsonb_each(to_jsonb(q)) e
-           where q.name = octop_set_queue.queue and e.key = any (v_names));
+  return _octop_put_queue(octop_set_queue.queue, (
+    select coalesce(jsonb_object_agg(e.key, case when e.value = 'null' then coalesce(q.declared -> e.key, 'null') else e.value end), '{}')
+      from octop_queues q cross join jsonb_each(octop_set_queue."values") e where q.name = octop_set_queue.queue), null);
 end $$;
 comment on function octop_set_queue(text, jsonb) is
   'Set values of a queue, by the names of its columns in octop_queues: {"global_limit": 20, "lane_limit": 2, "rate": 1.5, "burst": 10, "lane_rate": 0.1, "lane_burst": 2, "ordered": true, "lane_weights": {"acme": 3}, "ageing_seconds": 60, "windows": [...], '
   '"watermark_high": 10000, "watermark_low": 2000, "critical": false, "worker_limit": 5, "max_retries": 3, "timeout_seconds": 60, "retry_policy": {...}}. Those that are not named stay; null takes one back to what the application declared, else none. They hold for all claims that begin after the commit. Answers all that hold. Errors: OC110, OC113.';
+
+create or replace function octop_declare_queues(declarations jsonb) returns void
+  language plpgsql security definer set search_path from current set lock_timeout = '1s'
+as $$
+#variable_conflict use_column
+declare
+  v_name   text;
+  v_values jsonb;
+begin
+  for v_name, v_values in select e.key, e.value from jsonb_each(octop_declare_queues.declarations) e order by e.key loop
+    perform _octop_check_target('queue', v_name);
+    perform _octop_check_queue_values(v_values);
+    v_values := (select coalesce(jsonb_object_agg(e.key, e.value), '{}') from jsonb_each(v_values) e where e.value <> 'null');
+    -- one that is declared as before is not touched: somebody may hold its row in a transaction left open
+    continue when exists (select from octop_queues q where q.name = v_name and q.declared = v_values);
+    insert into octop_queues (name) values (v_name) on conflict do nothing;
+    perform from octop_queues q where q.name = v_name for update;
+    -- a value that still is the declared one follows the code; one that an operator changed stays
+    perform _octop_put_queue(v_name, (
+      select coalesce(jsonb_object_agg(k.key, coalesce(v_values -> k.key, 'null')), '{}')
+        from octop_queues q cross join lateral (select jsonb_object_keys(q.declared || v_values)) k (key)
+       where q.name = v_name and nullif(to_jsonb(q) -> k.key, 'null') is not distinct from q.declared -> k.key), v_values);
+  end loop;
+exception when lock_not_available then
+  raise exception 'octop: another transaction, not ended yet, has changed the queue "%"', v_name
+    using errcode = 'OC303', hint = 'Try again. If nobody ends it: see the how-to "End a transaction that was left open".';
+end $$;
+comment on function octop_declare_queues(jsonb) is
+  'Declare values of queues, by name, as octop_set_queue takes them: {"mail": {"global_limit": 20}}. The last declaration holds for all workers; what an operator changed stays. Errors: OC110, OC113, OC303 after a second, when another open transaction has changed such a queue.';

@@ -38,6 +38,7 @@ grant execute on function
   octop_take_alerts(uuid, text, integer), octop_alert_tried(uuid, text, bigint, text),
   octop_make_days(integer), octop_task(uuid)
   to :"worker";
+grant execute on function octop_declare_queues(jsonb) to :"worker";
 grant select on octop_config, octop_migrations to :"worker", :"producer";
 
 -- viewer: reads everything
