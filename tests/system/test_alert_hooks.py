@@ -27,19 +27,8 @@ from octop.worker.webhook import Webhook, WebhookRefusedError, webhook_of
 from tests.system.apps.running import enqueue, one, until
 
 SECRET = "0123456789abcdef0123456789abcdef"
-ALERT = Alert(
-    1,
-    "type_frozen",
-    "send",
-    "error",
-    "é",
-    {},
-    *([datetime(2030, 1, 1, tzinfo=UTC)] * 2),
-    1,
-    "",
-    datetime(2030, 1, 1, tzinfo=UTC),
-    1,
-)
+MOMENT = datetime(2030, 1, 1, tzinfo=UTC)
+ALERT = Alert(1, "type_frozen", "send", "error", "é", {}, MOMENT, MOMENT, 1, "", MOMENT, 1)
 
 
 class Server:
