@@ -162,6 +162,28 @@ def test_a_worker_of_the_last_release_keeps_to_the_limits_of_this_schema(old, st
     assert " ERROR " not in log.read_text() + other.read_text()
 
 
+@pytest.mark.parametrize(
+    "target", ["'queue', 'q'", "'task_type', 'noop'", "'tenant', 'acme'", "'lane', 'a', queue => 'q', tenant => 'acme'"]
+)
+def test_a_worker_of_the_last_release_obeys_every_hold_of_this_schema(old, start, rows, target):
+    log = old.start()
+    first = enqueue(rows, "noop")
+    until(lambda: status(rows, first) == "success", "it runs tasks", log)
+    rows.execute(f"select octop_hold({target}, ends_at => now() + interval '4 s')".encode())
+    held = enqueue(rows, "noop", tenant="acme", lane="a")
+    kind = target.split("'")[1]
+    told = {"queue": "pending"}.get(kind, "blocked")
+    until(lambda: status(rows, held) == told, "it was looked at", log)
+    if kind != "queue":
+        free = enqueue(rows, "nap", {"seconds": 0}, tenant="bolt")
+        until(lambda: status(rows, free) == "success", "the others start", log)
+    assert one(rows, "select attempt from octop_tasks where id = %s", held) == 0
+    until(lambda: status(rows, held) == "success", "the hold has ended by itself", log)
+    late = "select started_at >= created_at + interval '3 s' from octop_tasks where id = %s"
+    assert one(rows, late, held)
+    assert " ERROR " not in log.read_text()
+
+
 def test_the_command_of_the_last_release_enqueues_lists_and_acts_on_this_schema(old, start, rows):
     old.run("enqueue", "noop", "--queue", "q")
     assert "noop" in old.run("tasks", "list")
