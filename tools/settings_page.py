@@ -126,6 +126,8 @@ app = "shop.tasks:octop"
 `--concurrency` and `--grace` of `octop worker` go before `worker.concurrency` and `worker.grace_seconds`, and `Octop(pool_size=…)` before `db.connection_pool_size`; an operator's limit for a queue (`octop queues scale`) goes before
 every flag. Passwords belong into the environment or into libpq's password file, not into flags, which other users of the machine can see.
 
+`OCTOP_ALERT_WEBHOOK` and `OCTOP_ALERT_SECRET` are for workers only, too: where [alerts](../how-to/alerts.md) are sent, and what signs them. Child processes of tasks do not find them.
+
 `OCTOP_TASK_DSN` is for workers only: the login of their tasks, where that of the worker may more than tasks should. Child processes find it as `OCTOP_DSN`, and nothing of the worker's own login; transactional tasks work with it, so it needs the role `octop_worker`
 and the worker's database. Unset, tasks have the worker's login; empty, none: then nothing in a child process finds a database, and a worker with transactional tasks does not start. So does one whose `OCTOP_TASK_DSN` leads nowhere.
 """  # noqa: S608 - a page, no query

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from octop.app import Octop
     from octop.handle import Handle
+    from octop.model.alert import Alert
     from octop.model.batch import BatchTask
     from octop.model.context import Context, current
     from octop.model.control_flow import Cancel, Retry, Snooze
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0.dev0"
 
 __all__ = [
+    "Alert",
     "BatchTask",
     "Cancel",
     "Context",
@@ -36,6 +38,7 @@ __all__ = [
 ]
 
 _PLACES = {
+    "Alert": "octop.model.alert",
     "BatchTask": "octop.model.batch",
     "Cancel": "octop.model.control_flow",
     "Context": "octop.model.context",

@@ -271,6 +271,14 @@ class Octop:
         self.hooks.freeze.append(_hook(function))
         return function
 
+    def on_alert(self, function: F) -> F:
+        """Call ``function(alert)`` for each alert (``octop.Alert``), async or not, in some worker, at least once.
+
+        It has ten seconds, beside the tasks; if it raises, it is called again after 2, 4, 8 … 300 seconds, for a day.
+        """
+        self.hooks.alert.append(_hook(function))
+        return function
+
     # Enqueuing
 
     def named(self, name: str) -> Caller[..., Any]:

@@ -56,6 +56,9 @@ class Queues:
         lane_weights: Mapping[str, int] | None | _Unset = UNSET,
         ageing_seconds: float | None | _Unset = UNSET,
         windows: Sequence[Mapping[str, object]] | None | _Unset = UNSET,
+        watermark_high: int | None | _Unset = UNSET,
+        watermark_low: int | None | _Unset = UNSET,
+        critical: bool | None | _Unset = UNSET,
     ) -> dict[str, Any]:
         """Set limits and rules of a queue; what is not named stays, None takes back to what was declared, else to none.
 
@@ -72,6 +75,9 @@ class Queues:
             lane_weights: By lane, how many tasks it gets each time its turn comes, 1 to 1,000; others 1.
             ageing_seconds: Each such span of waiting is worth one step of priority, 0.001 to 31,536,000.
             windows: Limits by time of day: mappings of from, until, timezone, days (1 = Monday) and limits; rates a second.
+            watermark_high: Due tasks that wait, 1 to 100,000,000, at which the queues that are not critical are held.
+            watermark_low: At so many they go on, 0 to watermark_high - 1. None = half of it.
+            critical: False = it is held while another queue stands at its watermark.
 
         Returns:
             All values that hold now, by their names.

@@ -43,6 +43,28 @@ def test_retry(empty_database, tmp_path):
     assert row == (12,)
 
 
+def test_holds(empty_database, tmp_path):
+    closed_to_public(empty_database)
+    with Story(
+        HOW_TO / "holds.md", tmp_path, url=empty_database.url, more={"DATABASE_URL": empty_database.url}
+    ) as story:
+        story.run()
+    with empty_database.connect() as connection:
+        assert connection.execute("select count(*) from octop_holds").fetchone() == (0,)
+        assert connection.execute("select status from octop_tasks").fetchone() == ("frozen",)
+
+
+def test_alerts(empty_database, tmp_path):
+    closed_to_public(empty_database)
+    with Story(
+        HOW_TO / "alerts.md", tmp_path, url=empty_database.url, more={"DATABASE_URL": empty_database.url}
+    ) as story:
+        story.run()
+    with empty_database.connect() as connection:
+        row = connection.execute("select channel, delivered_at is not null from octop_alert_deliveries").fetchone()
+    assert row == ("callable", True)
+
+
 def test_limits(empty_database, tmp_path):
     closed_to_public(empty_database)
     with Story(

@@ -328,3 +328,61 @@ def test_the_reason_names_the_limit_and_who_holds_it(dba, hire):
     limit(dba, ordered=None)
     assert rows(dba, ask, third) == []
     assert task(dba, third)["status"] == "pending"
+
+
+def test_C075_beside_a_stream_of_urgent_tasks_the_others_start_within_their_bound(database, dba, hire):
+    database.clock.advance(0)
+    limit(dba, ageing_seconds=10.0)
+    low = [add(dba, priority=9) for _ in range(10)]
+    worker = hire()
+    started: list[tuple[str, int]] = []
+    # ten tasks a second may start, and as many urgent ones come: the low ones get nothing from strict priorities
+    for second in range(130):
+        worker.beat()
+        for _ in range(10):
+            add(dba, priority=0)
+        claimed = worker.claim(10)
+        started += [(each.id, second) for each in claimed]
+        worker.succeed(*claimed)
+        database.clock.advance(1)
+    when = {task_id: second for task_id, second in started if task_id in low}
+    assert list(when) == low, "in the order of enqueue"
+    assert max(when.values()) <= 92, "nine steps of ten seconds, and what stands before them"
+    assert min(when.values()) >= 80
+
+
+def test_a_lane_with_few_tasks_gets_its_share_beside_one_with_many(dba, hire):
+    limit(dba, global_limit=10)
+    do(dba, "insert into octop_tasks (task_type, lane) select 't', 'a' from generate_series(1, 20000)")
+    for _ in range(100):
+        add(dba, lane="b")
+    worker, lanes, done, exchanges = hire(), {}, 0, 0
+    while done < 100:
+        answer = worker.exchange(10, lanes_after=lanes)
+        lanes.update(answer.lanes)
+        worker.succeed(*answer.tasks)
+        done += sum(each.lane == "b" for each in answer.tasks)
+        exchanges += 1
+    assert exchanges <= 20, "alone it would take ten"
+
+
+def test_lanes_behind_frozen_blocked_and_full_heads_are_reached(dba, hire):
+    limit(dba, ordered=True, lane_limit=1)
+    for lane in range(300):
+        add(dba, lane=f"a {lane:03}")
+        add(dba, lane=f"a {lane:03}")
+    worker = hire()
+    lanes: dict[str, str] = {}
+    for _ in range(10):  # all heads fail for good
+        answer = worker.exchange(100, lanes_after=lanes)
+        lanes.update(answer.lanes)
+        for each in answer.tasks:
+            worker.end(each, final=True)
+    assert value(dba, "select count(*) from octop_tasks where status = 'frozen'") == 300
+    open_ = add(dba, lane="b")
+    found: list[str] = []
+    for _ in range(4):
+        answer = worker.exchange(5, lanes_after=lanes)
+        lanes.update(answer.lanes)
+        found += [each.id for each in answer.tasks]
+    assert found == [open_]

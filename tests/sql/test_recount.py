@@ -87,6 +87,7 @@ def test_the_chores_are_seen_by_viewers(database, dba):
             connection,
             "select name, next_at is null, round(overdue_seconds::numeric, -1)::integer from octop_chores where name in ('days', 'purge') order by 1",
         ) == [
+            ("alerts", False, 0),
             ("days", True, None),
             ("purge", False, 90),
         ]

@@ -79,6 +79,7 @@ def test_set_and_reset_change_what_is_named_and_survive_a_deployment(octop, rows
         "max_retries": 9,
         "timeout_seconds": 120,
         "retry_policy": {"delays": [1, 60]},
+        "freeze_type_on_exhaustion": None,
     }
     # taken back: what the code says now
     assert octop.json("types", "set", "send", "--max-retries", "default", "--queue", "none")["max_retries"] == 5

@@ -132,6 +132,58 @@ def test_two_versions_work_side_by_side(old, start, rows):
     assert one(rows, "select count(*) from octop_attempts") == 0
 
 
+def test_a_worker_of_the_last_release_keeps_to_the_limits_of_this_schema(old, start, rows):
+    rows.execute("""select octop_set_queue('q', '{"global_limit": 3, "lane_limit": 1, "lane_weights": {"a": 2}}')""")
+    for number in range(90):
+        enqueue(rows, "nap", {"seconds": 0.03, "note": str(number)}, lane="abc"[number % 3])
+    log = old.start()
+    other = old.start()
+    running = "select count(*) from octop_tasks where status = 'running'"
+    most = 0
+
+    def all_have_ended():
+        nonlocal most
+        most = max(most, one(rows, running))
+        return one(rows, "select count(*) from octop_tasks where status = 'success'") == 90
+
+    until(all_have_ended, "all have ended", log, seconds=40)
+    assert 1 <= most <= 3
+    # two workers of it stand in for one of each version: whoever claims keeps to the functions of the schema
+    assert one(rows, "select array_agg(distinct version) from octop_workers") == [LAST]
+    spans = "select lane, started_at, completed_at from octop_tasks"
+    assert (
+        one(
+            rows,
+            f"select count(*) from ({spans}) a join ({spans}) b on a.lane = b.lane"
+            " and a.started_at < b.started_at and b.started_at < a.completed_at",
+        )
+        == 0
+    ), "one at a time in each lane"
+    assert " ERROR " not in log.read_text() + other.read_text()
+
+
+@pytest.mark.parametrize(
+    "target", ["'queue', 'q'", "'task_type', 'noop'", "'tenant', 'acme'", "'lane', 'a', queue => 'q', tenant => 'acme'"]
+)
+def test_a_worker_of_the_last_release_obeys_every_hold_of_this_schema(old, start, rows, target):
+    log = old.start()
+    first = enqueue(rows, "noop")
+    until(lambda: status(rows, first) == "success", "it runs tasks", log)
+    rows.execute(f"select octop_hold({target}, ends_at => now() + interval '4 s')".encode())
+    held = enqueue(rows, "noop", tenant="acme", lane="a")
+    kind = target.split("'")[1]
+    told = {"queue": "pending"}.get(kind, "blocked")
+    until(lambda: status(rows, held) == told, "it was looked at", log)
+    if kind != "queue":
+        free = enqueue(rows, "nap", {"seconds": 0}, tenant="bolt")
+        until(lambda: status(rows, free) == "success", "the others start", log)
+    assert one(rows, "select attempt from octop_tasks where id = %s", held) == 0
+    until(lambda: status(rows, held) == "success", "the hold has ended by itself", log)
+    late = "select started_at >= created_at + interval '3 s' from octop_tasks where id = %s"
+    assert one(rows, late, held)
+    assert " ERROR " not in log.read_text()
+
+
 def test_the_command_of_the_last_release_enqueues_lists_and_acts_on_this_schema(old, start, rows):
     old.run("enqueue", "noop", "--queue", "q")
     assert "noop" in old.run("tasks", "list")

@@ -104,6 +104,25 @@ def limit_options(function: Callable[P, R]) -> Callable[P, R]:
                 metavar="JSON|default",
                 help='Limits by time of day: [{"from": "22:00", "until": "06:00", "global_limit": 50}].',
             ),
+            click.option(
+                "--watermark",
+                "watermark_high",
+                type=OrDefault(click.IntRange(1, 100 * COUNT_MAX)),
+                metavar="N|default",
+                help="Due tasks that wait, at which the queues that are not critical are held.",
+            ),
+            click.option(
+                "--watermark-low",
+                type=OrDefault(click.IntRange(0, 100 * COUNT_MAX)),
+                metavar="N|default",
+                help="At so many they go on; default: half of the watermark.",
+            ),
+            click.option(
+                "--critical",
+                type=OrDefault(click.BOOL),
+                metavar="yes|no|default",
+                help="no: it is held while another queue stands at its watermark.",
+            ),
         ]
     ):
         function = option(function)
@@ -137,7 +156,7 @@ def shown_limit(column: str, value: Any) -> str:
             return spoken_rate(value)
         case "ageing_seconds":
             return spoken(float(value))
-        case "ordered":
+        case "ordered" | "critical":
             return "yes" if value else "no"
         case "lane_weights":
             return ", ".join(f"{lane}={weight}" for lane, weight in sorted(value.items()))

@@ -243,6 +243,10 @@ WORDS: Final[Mapping[str, str]] = {
     "lane_weights": "lane weights",
     "ageing_seconds": "ageing",
     "windows": "windows",
+    "watermark_high": "watermark",
+    "watermark_low": "watermark low",
+    "critical": "critical",
+    "freeze_type_on_exhaustion": "also freezes",
 }
 
 
@@ -253,6 +257,8 @@ def shown_value(column: str, value: object) -> str:
             return "-"
         case int() | float() if column == "timeout_seconds":
             return spoken(float(value))
+        case bool():
+            return "yes" if value else "no"
         case dict():
             return json.dumps(value, ensure_ascii=False)
     return str(value)

@@ -28,6 +28,7 @@ SECTIONS: Final[Sections] = {
         "queues": ("octop.cli.queues:queues", "List, show, set, pause, resume, scale and reset queues."),
         "lanes": ("octop.cli.lanes:lanes", "List the lanes of a queue."),
         "types": ("octop.cli.types:types", "List, show, set, freeze, thaw and reset task types."),
+        "alerts": ("octop.cli.alerts:alerts", "List and acknowledge alerts."),
         "holds": ("octop.cli.holds:holds", "List, add and lift holds of queues, types, tenants and lanes."),
         "schedules": ("octop.cli.schedules:schedules", "Show when a cron expression fires, and what it means."),
         "workers": ("octop.cli.workers:workers", "List the workers that live, and what they run."),

@@ -151,6 +151,12 @@ def _worker(worker: dict[str, Any]) -> str:
     help="Where tasks that name no queue go from now on.",
 )
 @click.option("--priority", type=OrDefault(click.IntRange(0, 9)), metavar="N|default", help="0 runs first, 9 last.")
+@click.option(
+    "--freeze-type-on-exhaustion",
+    type=OrDefault(click.BOOL),
+    metavar="yes|no|default",
+    help="yes: when one of its tasks uses up its retries, the type is frozen with it.",
+)
 @policy_options
 @global_options()
 @pass_invocation

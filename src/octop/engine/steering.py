@@ -22,8 +22,18 @@ LIMITS: Final = (
     "lane_weights",
     "ageing_seconds",
     "windows",
+    "watermark_high",
+    "watermark_low",
+    "critical",
 )
-TYPE_VALUES: Final = ("queue", "priority", "max_retries", "timeout_seconds", "retry_policy")
+TYPE_VALUES: Final = (
+    "queue",
+    "priority",
+    "max_retries",
+    "timeout_seconds",
+    "retry_policy",
+    "freeze_type_on_exhaustion",
+)
 """The columns that an operator may set; what the application declared for them stands in `declared`."""
 
 
@@ -64,6 +74,7 @@ def queue(name: str) -> Call[Row | None]:
           'global_limit', q.global_limit, 'lane_limit', q.lane_limit, 'rate', q.rate, 'burst', q.burst,
           'lane_rate', q.lane_rate, 'lane_burst', q.lane_burst, 'ordered', q.ordered, 'lane_weights', q.lane_weights,
           'ageing_seconds', q.ageing_seconds, 'windows', q.windows,
+          'watermark_high', q.watermark_high, 'watermark_low', q.watermark_low, 'critical', q.critical,
           'limits_now', (select to_jsonb(l) - 'name' from octop_queue_limits l where l.name = s.name),
           'declared', coalesce(q.declared, '{}'),
           'set_by', (select coalesce(jsonb_object_agg(x.key, jsonb_build_object('role', x.role, 'at', x.at)), '{}')
@@ -201,7 +212,8 @@ def list_task_types() -> Call[list[Row]]:
         select jsonb_build_object(
           'name', n.name, 'known', y.name is not null,
           'queue', y.queue, 'priority', y.priority, 'max_retries', y.max_retries, 'timeout_seconds', y.timeout_seconds,
-          'retry_policy', y.retry_policy, 'run_in', y.run_in, 'description', y.description,
+          'retry_policy', y.retry_policy, 'freeze_type_on_exhaustion', y.freeze_type_on_exhaustion,
+          'run_in', y.run_in, 'description', y.description,
           'declared', coalesce(y.declared, '{}'),
           'workers', (select count(*) from octop_workers k where n.name = any (k.task_types) and not k.draining
                        and k.beat_at > _octop_now()
@@ -264,6 +276,7 @@ def set_task_type(
     max_retries: int | None = None,
     timeout_seconds: float | None = None,
     retry_policy: str | None = None,
+    freeze_type_on_exhaustion: bool | None = None,
 ) -> Call[Row | None]:
     """Set values of a task type for tasks that name none; those that ``set_`` does not name stay.
 
@@ -275,6 +288,7 @@ def set_task_type(
         max_retries: Further tries, 0 to 1,000.
         timeout_seconds: Time limit of one attempt, above 0, at most 31 days.
         retry_policy: JSON text.
+        freeze_type_on_exhaustion: Freeze the type when one of its tasks uses up its retries.
 
     Returns:
         The values that hold now; None when no worker has declared such a type.
@@ -294,12 +308,17 @@ def set_task_type(
           timeout_seconds = case when 'timeout_seconds' = any (%(set)s::text[])
             then coalesce(%(timeout_seconds)s::float8, (y.declared ->> 'timeout_seconds')::float8) else y.timeout_seconds end,
           retry_policy = case when 'retry_policy' = any (%(set)s::text[])
-            then coalesce(%(retry_policy)s::text::jsonb, nullif(y.declared -> 'retry_policy', 'null')) else y.retry_policy end
+            then coalesce(%(retry_policy)s::text::jsonb, nullif(y.declared -> 'retry_policy', 'null')) else y.retry_policy end,
+          freeze_type_on_exhaustion = case when 'freeze_type_on_exhaustion' = any (%(set)s::text[])
+            then coalesce(%(freezes)s::boolean, (y.declared ->> 'freeze_type_on_exhaustion')::boolean)
+            else y.freeze_type_on_exhaustion end
          where y.name = %(name)s::text
         returning jsonb_build_object('queue', y.queue, 'priority', y.priority, 'max_retries', y.max_retries,
-                                     'timeout_seconds', y.timeout_seconds, 'retry_policy', y.retry_policy)
+                                     'timeout_seconds', y.timeout_seconds, 'retry_policy', y.retry_policy,
+                                     'freeze_type_on_exhaustion', y.freeze_type_on_exhaustion)
         """,
         {
+            "freezes": freeze_type_on_exhaustion,
             "name": name,
             "set": list(set_),
             "queue": queue,
@@ -317,16 +336,19 @@ def reset_task_type(name: str) -> Call[bool | None]:
     return Call(
         """
         with it as (
-          select y.name, (y.queue, y.priority, y.max_retries, y.timeout_seconds, y.retry_policy) is distinct from
+          select y.name, (y.queue, y.priority, y.max_retries, y.timeout_seconds, y.retry_policy,
+                          y.freeze_type_on_exhaustion) is distinct from
                  (y.declared ->> 'queue', (y.declared ->> 'priority')::smallint, (y.declared ->> 'max_retries')::integer,
-                  (y.declared ->> 'timeout_seconds')::float8, nullif(y.declared -> 'retry_policy', 'null')) as differs
+                  (y.declared ->> 'timeout_seconds')::float8, nullif(y.declared -> 'retry_policy', 'null'),
+                  (y.declared ->> 'freeze_type_on_exhaustion')::boolean) as differs
             from octop_task_types y where y.name = %(name)s::text
         ), done as (
           update octop_task_types y
              set queue = y.declared ->> 'queue', priority = (y.declared ->> 'priority')::smallint,
                  max_retries = (y.declared ->> 'max_retries')::integer,
                  timeout_seconds = (y.declared ->> 'timeout_seconds')::float8,
-                 retry_policy = nullif(y.declared -> 'retry_policy', 'null')
+                 retry_policy = nullif(y.declared -> 'retry_policy', 'null'),
+                 freeze_type_on_exhaustion = (y.declared ->> 'freeze_type_on_exhaustion')::boolean
             from it where y.name = it.name and it.differs
         )
         select it.differs from it

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from octop.model import codec
+from octop.model.alert import Alert
 from octop.model.context import Context
 from octop.model.json_text import from_text
 
@@ -32,6 +33,10 @@ FailureHook = Callable[[Context, BaseException], object]
 """Called with the context and what the attempt failed with; may be async."""
 
 
+AlertHook = Callable[[Alert], object]
+"""Called with an alert; may be async."""
+
+
 @dataclass(slots=True)
 class Hooks:
     """Everything that an application registered, in the order of registration.
@@ -45,6 +50,7 @@ class Hooks:
         failure: After an attempt that failed in any way.
         retry: After a failure that will be tried again.
         freeze: After a failure that used up the last try.
+        alert: For each alert, at least once by some worker.
     """
 
     enqueue: list[EnqueueHook] = field(default_factory=list)
@@ -55,6 +61,7 @@ class Hooks:
     failure: list[FailureHook] = field(default_factory=list)
     retry: list[FailureHook] = field(default_factory=list)
     freeze: list[FailureHook] = field(default_factory=list)
+    alert: list[AlertHook] = field(default_factory=list)
 
     def with_riders(self, task_type: str, meta: str | None) -> str | None:
         """Return the ``meta`` of a new task with what the enqueue hooks add; what the caller said himself goes before.

@@ -22,8 +22,17 @@ LIBPQ_DSN: Final = "fallback_application_name=octop"
 DEFAULT_SCHEMA: Final = "public"
 FILES: Final = ("octop.toml", "pyproject.toml")
 
-VARIABLES: Final = ("OCTOP_DSN", "OCTOP_SCHEMA", "OCTOP_APP", "OCTOP_TASK_DSN")
-"""Every variable of ours; OCTOP_TASK_DSN, in the environment of a worker, is the login of its tasks."""
+VARIABLES: Final = (
+    "OCTOP_DSN",
+    "OCTOP_SCHEMA",
+    "OCTOP_APP",
+    "OCTOP_TASK_DSN",
+    "OCTOP_ALERT_WEBHOOK",
+    "OCTOP_ALERT_SECRET",
+)
+"""Every variable of ours. In the environment of a worker, OCTOP_TASK_DSN is the login of its tasks, and the last two are where alerts are
+sent and what signs them.
+"""
 VARIABLES_OF_TESTS: Final = ("OCTOP_TEST_", "OCTOP_WALK_")
 
 # What libpq takes: a URL, or words; nothing at all leaves everything to its own variables.

@@ -119,7 +119,8 @@ def environment_of_children(environment: Mapping[str, str]) -> dict[str, str]:
     Tasks enqueue tasks, so they get the database that the application itself would use. Where the worker's rights are more than tasks
     need, ``OCTOP_TASK_DSN`` names what they get instead; empty = none at all.
     """
-    kept = dict(environment)
+    # what signs alerts is none of the tasks' business
+    kept = {name: value for name, value in environment.items() if not name.startswith("OCTOP_ALERT_")}
     own = kept.pop("OCTOP_TASK_DSN", None)
     if own is not None:
         for name in ("OCTOP_DSN", "DATABASE_URL", "PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE"):

@@ -14,6 +14,7 @@ from octop.model.errors import DatabaseUnreachableError, OctopError
 from octop.model.hooks import Hooks
 from octop.model.work import Settings
 from octop.worker.acceptance import Ability
+from octop.worker.alerts import Alerts, to_hooks
 from octop.worker.children import Children
 from octop.worker.claims import Claims
 from octop.worker.ears import Ears
@@ -33,6 +34,7 @@ from octop.worker.transactions import Transactions, dsn_of_tasks
 from octop.worker.trouble import Trouble
 from octop.worker.turnover import Turnover
 from octop.worker.verdicts import Verdicts
+from octop.worker.webhook import webhook_of
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +89,7 @@ class Runtime:
         self.drained = False
         self.recycled = ""
         self._crashed = False
+        self._webhook = webhook_of(os.environ)
         self._options = options
         self._registry = registry
         self._hooks = hooks
@@ -197,6 +200,7 @@ class Runtime:
                 if self._options.listen:
                     ears = Ears(self._options, self.worker_id, self._control_link, self._over, self._hear)
                     duties += [ears.listen(), ears.prove()]
+                duties += [each.hand_over(self._over) for each in self._alerts()]
                 helpers += [group.create_task(duty) for duty in duties]
                 await self._exchanger.run()
                 if not self.shutdown.is_hurried:
@@ -230,6 +234,15 @@ class Runtime:
             return list(self._options.queues)
         # a plain INSERT names no queue, so `default` is served by everybody who was not told otherwise
         return sorted({DEFAULT_QUEUE, *(each.policy.queue or DEFAULT_QUEUE for each in self._registry.values())})
+
+    def _alerts(self) -> list[Alerts]:
+        """Return who hands alerts over: nobody, where there is no hook for them."""
+        found = []
+        if self._hooks.alert:
+            found.append(Alerts(self.worker_id, self._control_link, "callable", to_hooks(self._hooks.alert)))
+        if self._webhook is not None:
+            found.append(Alerts(self.worker_id, self._control_link, "webhook", self._webhook.deliver))
+        return found
 
     def _versions(self) -> dict[str, int]:
         return {name: definition.policy.version for name, definition in self._registry.items()}

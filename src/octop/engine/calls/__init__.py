@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         octop_scale,
         octop_thaw,
     )
+    from octop.engine.calls.alerts import octop_ack_alerts, octop_alert_tried, octop_take_alerts
     from octop.engine.calls.bulk import octop_cancel_many, octop_delete_many, octop_retry_many
     from octop.engine.calls.exchange import octop_doubt, octop_doubtful, octop_exchange, octop_sleep
     from octop.engine.calls.queues import octop_declare_queues, octop_lanes, octop_set_queue
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "octop_ack_alerts",
+    "octop_alert_tried",
     "octop_beat",
     "octop_cancel",
     "octop_cancel_many",
@@ -81,12 +84,13 @@ __all__ = [
     "octop_settings",
     "octop_sleep",
     "octop_sweep",
+    "octop_take_alerts",
     "octop_task",
     "octop_thaw",
     "octop_why",
 ]
 
-_MODULES: Final = ("acts", "bulk", "exchange", "queues", "schedules", "tasks", "workers")
+_MODULES: Final = ("acts", "alerts", "bulk", "exchange", "queues", "schedules", "tasks", "workers")
 
 
 def __getattr__(name: str) -> Any:

@@ -93,7 +93,7 @@ comment on function _octop_alert_lost(uuid[], integer, text) is 'Raise an alert 
 
 create or replace function octop_take_alerts(worker_id uuid, channel text, most integer default 10)
   returns table (id bigint, at timestamptz, last_at timestamptz, count integer, kind text, subject text, tenant text, severity text, message text,
-                 detail jsonb, tries integer)
+                 detail jsonb, taken_at timestamptz, tries integer)
   language plpgsql security definer set search_path from current
 as $$
 #variable_conflict use_column
@@ -120,7 +120,7 @@ begin
      where d.delivered_at is null and d.next_try_at <= _octop_now()
     returning d.alert_id, d.tries
   )
-  select a.id, a.at, a.last_at, a.count, a.kind, a.subject, a.tenant, a.severity, a.message, a.detail, t.tries
+  select a.id, a.at, a.last_at, a.count, a.kind, a.subject, a.tenant, a.severity, a.message, a.detail, _octop_now(), t.tries
     from taken t join octop_alerts a on a.id = t.alert_id order by a.id;
 end $$;
 comment on function octop_take_alerts(uuid, text, integer) is
