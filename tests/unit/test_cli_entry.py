@@ -138,7 +138,7 @@ def test_a_command_that_is_nearly_right_is_guessed(arguments, meant, capsys):
     ("arguments", "meant"),
     [
         (["retry", "x"], "`octop tasks retry`"),
-        (["list"], "`octop tasks list` or `octop queues list` or `octop types list`"),
+        (["list"], "`octop tasks list` or `octop queues list` or `octop lanes list` or `octop types list`"),
         (["purge"], "`octop tasks delete` or `octop tasks cancel`"),
         (["ps"], "`octop workers` or `octop tasks list status:running`"),
         (["queues", "freeze", "x"], "`octop types freeze`"),
