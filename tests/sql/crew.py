@@ -39,6 +39,13 @@ def do(connection: Connection, statement: str, *values: object) -> int:
     return connection.execute(statement.encode(), values or None).rowcount
 
 
+def limit(connection: Connection, queue: str = "default", **columns: object) -> None:
+    """Set columns of a queue by hand."""
+    do(connection, "insert into octop_queues (name) values (%s) on conflict do nothing", queue)
+    for name, given in columns.items():
+        do(connection, f"update octop_queues set {name} = %s where name = %s", given, queue)
+
+
 def task(connection: Connection, task_id: object) -> dict[str, Any]:
     """Return one task as a dictionary, wherever it lies."""
     with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:

@@ -10,6 +10,8 @@ from tests.sql.crew import Worker, do
 from tests.sql.plans import PKEY, READY, RUNNING, Judge, watched
 
 LANES = "octop_tasks_live_lanes"
+CATALOG = 3000
+"""Pages of the catalog that a call may touch when its session has to read it anew; the rows are the sharp limit."""
 ALLOWED = (PKEY, READY, RUNNING, LANES)
 MANY = "insert into octop_tasks (task_type, queue, lane, priority) select 't', 'default', {}, n %% 10 from generate_series(1, %s) n"
 
@@ -39,11 +41,11 @@ def test_100000_tasks_in_a_full_lane_cost_the_others_nothing(dba, worker):
     fill(dba, 200, "'lane ' || n %% 20")
     judge = Judge(worker.connection)
     for state in ("stale", "fresh"):
-        got = judge(f"claim, {state}", lambda: worker.claim(10), rows=3000, buffers=2500, allowed=ALLOWED)
+        got = judge(f"claim, {state}", lambda: worker.claim(10), rows=3000, buffers=CATALOG + 2500, allowed=ALLOWED)
         assert len(got) == 10
         worker.succeed(*got)
         do(dba, "analyze octop_tasks_live")
-    judge("sleep", lambda: _sleep(worker), rows=3000, buffers=6000, allowed=ALLOWED)
+    judge("sleep", lambda: _sleep(worker), rows=3000, buffers=CATALOG + 6000, allowed=ALLOWED)
     assert judge.found == []
 
 
@@ -59,7 +61,7 @@ def test_of_20000_lanes_a_claim_visits_some_hundreds(dba, worker, rules):
     served: set[str] = set()
     for _ in range(5):
         answer = judge(
-            "claim", lambda: worker.exchange(10, lanes_after=after), rows=6000, buffers=9000, allowed=ALLOWED
+            "claim", lambda: worker.exchange(10, lanes_after=after), rows=6000, buffers=CATALOG + 9000, allowed=ALLOWED
         )
         after.update(answer.lanes)
         served |= {each.lane for each in answer.tasks}
@@ -73,7 +75,7 @@ def test_ageing_reads_the_fronts_of_the_priorities_and_nothing_behind_them(dba, 
     fill(dba, 100_000, "''")
     do(dba, "analyze octop_tasks_live")
     judge = Judge(worker.connection)
-    got = judge("claim", lambda: worker.claim(20), rows=300, buffers=10_000, allowed=ALLOWED)
+    got = judge("claim", lambda: worker.claim(20), rows=300, buffers=CATALOG + 2500, allowed=ALLOWED)
     assert len(got) == 20
     assert judge.found == []
 
@@ -96,9 +98,9 @@ def test_a_global_limit_counts_no_more_rows_than_run(dba, worker):
     fill(dba, 10_000, "''")
     worker.claim(40)
     judge = Judge(worker.connection)
-    got = judge("claim", lambda: worker.claim(40), rows=150, buffers=1500, allowed=ALLOWED)
+    got = judge("claim", lambda: worker.claim(40), rows=150, buffers=CATALOG + 1500, allowed=ALLOWED)
     assert len(got) == 10
-    assert judge("full", lambda: worker.claim(40), rows=60, buffers=600, allowed=ALLOWED) == []
+    assert judge("full", lambda: worker.claim(40), rows=60, buffers=CATALOG + 600, allowed=ALLOWED) == []
     assert judge.found == []
 
 

@@ -220,6 +220,11 @@ begin
   if v_queues is not null then
     perform _octop_wake(v_queues, array_fill('-infinity'::timestamptz, array[cardinality(v_queues)]));
   end if;
+  -- one that was cancelled may have held up its lane
+  v_queues := array(select q.name from octop_queues q where q.limited and exists (select from new_rows n where n.queue = q.name and n.status = 'cancelled'));
+  if v_queues <> '{}' then
+    perform _octop_freed(v_queues);
+  end if;
   if exists (select from old_rows o where o.status = 'running') then
     perform pg_notify('octop_wake', '');
   end if;

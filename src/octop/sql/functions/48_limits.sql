@@ -109,7 +109,7 @@ create or replace function _octop_lane_gate(p_rules octop_queues, p_tenant text,
   language sql stable
 begin atomic
   select r.running, k.tokens, k.token_at, h.id, h.held_up_by,
-         least((p_rules).lane_limit - r.running, k.tokens, case when (p_rules).ordered and p_lane > '' then case when h.id is null or h.held_up_by is not null then 0 else 1 end end)
+         least((p_rules).lane_limit - r.running, k.tokens, case when (p_rules).ordered and p_lane > '' then case when h.id is null or h.held_up_by is not null or h.scheduled_at > _octop_now() then 0 else 1 end end)
     from (select case when p_lane > '' and (p_rules).lane_limit is not null then
                    (select count(*) from octop_tasks_live t
                      where t.queue = (p_rules).name and t.lane = p_lane collate "C" and t.tenant = p_tenant collate "C" and t.status = 'running')::integer end as running) r
@@ -117,7 +117,7 @@ begin atomic
            on p_lane > '' and (p_rules).lane_rate is not null
     left join lateral (
       -- the head is the first that has not ended; one that runs, is blocked, or has frozen holds up the others, and so does one that runs although it is not the head
-      select t.id, case when t.status not in ('pending', 'failed') then t.id
+      select t.id, t.scheduled_at, case when t.status not in ('pending', 'failed') then t.id
                         else coalesce((select f.id from octop_tasks_frozen f
                                         where f.queue = (p_rules).name and f.lane = p_lane collate "C" and length(f.lane) > 0 and f.tenant = p_tenant collate "C" and f.seq < t.seq
                                         order by f.seq limit 1),
@@ -129,7 +129,7 @@ begin atomic
        order by t.seq limit 1) h on p_lane > '' and (p_rules).ordered;
 end;
 comment on function _octop_lane_gate(octop_queues, text, text) is
-  'As _octop_gate, for one lane of one tenant: also its head, where the order is strict, and what holds it up (the head itself if it runs or is blocked; a frozen one; one that runs). Tasks without a lane are bound by none of it. Inlined.';
+  'As _octop_gate, for one lane of one tenant: also its head, where the order is strict, and what holds it up (the head itself if it runs or is blocked; a frozen one; one that runs). A head that is not due holds up its lane, too. Tasks without a lane are bound by none of it. Inlined.';
 
 create or replace function _octop_claim_limited(p_queue text, p_wanted integer, p_types text[], p_versions integer[], p_held text[], p_after text,
                                                 p_marks_at timestamptz[], p_marks_id uuid[],

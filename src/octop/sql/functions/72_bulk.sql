@@ -41,6 +41,7 @@ declare
   v_frozen  uuid[];
   v_now     uuid[];
   v_was     text[];
+  v_freed   text[];
 begin
   -- A task that moves in this moment is invisible to the first look: look again, in a second statement, before saying "not found".
   for v_look in 1..3 loop
@@ -77,7 +78,11 @@ begin
       select k.tenant, k.queue, 'cancelled', (_octop_now() at time zone 'UTC')::date, count(*), sum(extract(epoch from k.scheduled_at)),
              min(k.scheduled_at), max(k.scheduled_at) from kept k group by 1, 2
     )
-    select coalesce(array_agg(i.id), '{}'), array_agg(i.status) into v_now, v_was from it i;
+    select coalesce(array_agg(i.id), '{}'), array_agg(i.status), array(select q.name from octop_queues q where q.limited and exists (select from it x where x.queue = q.name))
+      into v_now, v_was, v_freed from it i;
+    if v_freed <> '{}' then
+      perform _octop_freed(v_freed);   -- one may have held up its lane
+    end if;
     perform _octop_audit_write('cancel', u.id::text, jsonb_build_object('reason', reason, 'was', u.was)) from unnest(v_now, v_was) u (id, was);
     return query select u, 'cancelled' from unnest(v_now) u;
     v_left := _octop_ids_without(v_left, v_running || v_now);
@@ -258,6 +263,7 @@ declare
   v_left uuid[] := _octop_ids_once(ids);
   v_now  uuid[];
   v_was  text[];
+  v_freed text[];
 begin
   if cardinality(v_left) = 0 then
     return;
@@ -269,10 +275,14 @@ begin
     insert into _octop_counter_deltas (tenant, queue, status, day, n) select i.tenant, i.queue, 'frozen', '-infinity', -count(*) from it i group by 1, 2
   )
   -- nothing is left of it but this
-  select coalesce(array_agg(x.id), '{}') into v_now
+  select coalesce(array_agg(x.id), '{}'), array(select q.name from octop_queues q where q.limited and exists (select from it y where y.queue = q.name))
+    into v_now, v_freed
     from (select i.id, _octop_audit_write('delete', i.id::text, jsonb_strip_nulls(jsonb_build_object(
             'was', i.status, 'task_type', i.task_type, 'queue', i.queue, 'tenant', i.tenant, 'payload', i.payload, 'last_error', i.last_error)))
             from it i offset 0) x;
+  if v_freed <> '{}' then
+    perform _octop_freed(v_freed);   -- one may have held up its lane
+  end if;
   return query select u, 'deleted' from unnest(v_now) u;
   v_left := _octop_ids_without(v_left, v_now);
   if cardinality(v_left) = 0 then
