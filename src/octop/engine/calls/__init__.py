@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         octop_remaining,
         octop_settings,
         octop_sweep,
+        octop_wanted_processes,
     )
 
 __all__ = [
@@ -70,6 +71,7 @@ __all__ = [
     "octop_sweep",
     "octop_task",
     "octop_thaw",
+    "octop_wanted_processes",
 ]
 
 _MODULES: Final = ("acts", "bulk", "exchange", "tasks", "workers")

@@ -35,7 +35,7 @@ grant execute on function
   octop_register(uuid, text, text, integer, uuid, text, text[], jsonb), octop_declare_task_types(jsonb),
   octop_beat(uuid[]), octop_owned(uuid, uuid[], integer[], uuid[]), octop_control(uuid, uuid[], integer[]), octop_settings(),
   octop_drain(uuid), octop_deregister(uuid), octop_release_unheld(uuid, uuid[]), octop_lost(uuid), octop_remaining(text[], text[], integer[]), octop_sweep(uuid),
-  octop_make_days(integer), octop_task(uuid)
+  octop_make_days(integer), octop_task(uuid), octop_wanted_processes(uuid, text[], integer, integer, integer, integer)
   to :"worker";
 grant select on octop_config, octop_migrations to :"worker", :"producer";
 
