@@ -37,7 +37,7 @@ def test_processes_follow_the_backlog_and_a_busy_one_is_never_cut(soon, rows):
     text = worker.text()
     assert "2 worker processes instead of 1: " in text
     assert " due, the oldest for " in text
-    assert "1 worker processes instead of 2: nothing is due" in text
+    assert "1 worker process instead of 2: nothing is due" in text
     assert "killed" not in text
     assert worker.stop() == 0
 

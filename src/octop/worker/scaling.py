@@ -6,7 +6,7 @@ A place that is closed lets its process end when all its tasks have ended, and s
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from octop.engine import calls
@@ -14,6 +14,7 @@ from octop.model.errors import DatabaseUnreachableError, OctopError
 from octop.model.work import Wanted
 from octop.worker.charge import WorkerProcess
 from octop.worker.link import Link
+from octop.worker.load import DEFAULT_QUEUE, Loaded
 from octop.worker.options import WorkerOptions
 from octop.worker.trouble import Trouble
 
@@ -41,6 +42,7 @@ class Places:
             stopping: Set when no place is to have a process any more.
         """
         self.seconds = LOOK_SECONDS
+        self._options = options
         self._minimum = options.processes_min or options.processes
         self._maximum = options.processes
         self.open = set(range(self._minimum))
@@ -90,17 +92,18 @@ class Places:
             "oldest_seconds": None if last is None else round(last.oldest_seconds, 1),
         }
 
-    async def follow(self, supervisor_id: str, queues: Callable[[], Sequence[str]]) -> None:
+    async def follow(self, supervisor_id: str, loaded: Callable[[], Loaded | None]) -> None:
         """Look again and again at the backlog. Without a database nothing changes.
 
         Args:
             supervisor_id: Whose processes.
-            queues: What they serve; empty = not known yet.
+            loaded: What they have loaded; None = not known yet.
         """
         trouble = Trouble("the look at the backlog is refused", supervisor_id, endless=True)
         while True:
             await asyncio.sleep(self.seconds)
-            if self._stopping.is_set() or self._drained or not (names := queues()):
+            names = self._queues(loaded())
+            if self._stopping.is_set() or self._drained or not names:
                 continue
             call = calls.octop_wanted_processes(
                 supervisor_id,
@@ -117,6 +120,11 @@ class Places:
                 await self._link.pause()
             except OctopError as error:
                 trouble.bear(error)
+
+    def _queues(self, loaded: Loaded | None) -> list[str]:
+        if self._options.queues is not None:
+            return list(self._options.queues)
+        return [] if loaded is None else sorted({DEFAULT_QUEUE, *loaded.queues})
 
     async def close(self) -> None:
         """Close the way to the database."""
@@ -141,7 +149,13 @@ class Places:
             why = (
                 f"{wanted.due:,} due, the oldest for {wanted.oldest_seconds:.1f} s" if wanted.due else "nothing is due"
             )
-            log.info("%d worker processes instead of %d: %s", len(self.open), before, why)
+            log.info(
+                "%d worker process%s instead of %d: %s",
+                len(self.open),
+                "" if len(self.open) == 1 else "es",
+                before,
+                why,
+            )
 
     def _close_place(self, place: int) -> None:
         self.open.discard(place)

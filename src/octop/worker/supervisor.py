@@ -15,7 +15,6 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +27,7 @@ from octop.worker.frames import FRAME_BYTES_MAX, Message, read_message
 from octop.worker.health import Health, health_of
 from octop.worker.heart import Rhythm, beat
 from octop.worker.link import Link, pause_before_try
-from octop.worker.load import DEFAULT_QUEUE, Loaded
+from octop.worker.load import Loaded, warn_of_queues
 from octop.worker.logs import configure_logging
 from octop.worker.options import WorkerOptions
 from octop.worker.orphans import Orphans
@@ -100,7 +99,7 @@ class Supervisor:
             if self._options.reload:
                 helpers.append(group.create_task(self._reload()))
             if self._places.may_change:
-                helpers.append(group.create_task(self._places.follow(self._supervisor_id, self._queues)))
+                helpers.append(group.create_task(self._places.follow(self._supervisor_id, lambda: self._loaded)))
             keepers = [group.create_task(self._keep(index)) for index in range(self._options.processes)]
             await asyncio.wait(keepers)
             self._rhythm.stop()  # the last thing to stop
@@ -201,11 +200,6 @@ class Supervisor:
             is_stopping=self._stopping.is_set(),
         )
         return replace(found, scaling=self._places.as_json()) if self._places.may_change else found
-
-    def _queues(self) -> list[str]:
-        if self._options.queues is not None:
-            return list(self._options.queues)
-        return [] if self._loaded is None else sorted({DEFAULT_QUEUE, *self._loaded.queues})
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
@@ -380,16 +374,8 @@ class Supervisor:
         if self._loaded is None:
             self._on_loaded(loaded)
         if self._loaded is None or self._loaded.queues != loaded.queues:
-            self._compare_queues(loaded)
+            warn_of_queues(self._options.queues or {}, loaded)
         self._loaded = loaded
-
-    def _compare_queues(self, loaded: Loaded) -> None:
-        """Warn of a queue of -q that is probably mistyped. It may be meant: an enqueue, or an operator, can name any queue."""
-        for name in self._options.queues or {}:
-            if name not in (*loaded.queues, DEFAULT_QUEUE):  # a plain INSERT goes to `default`
-                near = get_close_matches(name, loaded.queues, n=1)
-                also = f"; did you mean {near[0]}?" if near else f": they are in {', '.join(loaded.queues) or 'none'}"
-                log.warning("no task type of the application is in the queue %s%s", name, also)
 
 
 def _how(code: int) -> str:
