@@ -348,7 +348,7 @@ def test_a_task_that_was_lost_runs_alone_in_a_process_of_its_own(start, ask, row
     """Its function gets a list of one."""
     ids = [enqueue(rows, "gather", {"note": f"n{n}"}) for n in range(3)]
     ask("update octop_tasks_live set lost_count = 1 where id::text = %s returning id", ids[1])
-    worker = start().ready()
+    worker = start(application="tests.system.apps.gathering:octop").ready()
     until(lambda: statuses(ask) == {"success": 3}, "they ended", worker.log)
     results = {row[0]: row[1:] for row in ask("select id::text, result ->> 'count', result ->> 'pid' from octop_tasks")}
     assert [results[each][0] for each in ids] == ["2", "1", "2"]
