@@ -24,6 +24,7 @@ from benchmarks import (
     bench_payload,
     bench_processes,
     bench_startup,
+    bench_unique,
     bench_wal,
 )
 from benchmarks.contender import tell
@@ -41,6 +42,7 @@ SCRIPTS = {
     "memory": bench_memory.measure,
     "processes": bench_processes.measure,
     "payload": bench_payload.measure,
+    "unique": bench_unique.measure,
 }
 TEXTS = {"Payloads in Python": bench_codec.main, "Start of the command": bench_startup.main}
 """They need no database, and print."""

@@ -106,7 +106,7 @@ def test_all_but_listen_works_behind_pgbouncer_in_transaction_mode(empty_databas
         assert counted(connection, "octop%") <= 3, "the pooler's own connections, however many clients there were"
 
 
-@pytest.mark.parametrize("name", ["batches", "sqlalchemy", "unique", "upgrade"])
+@pytest.mark.parametrize("name", ["batches", "scale-processes", "sqlalchemy", "unique", "upgrade"])
 def test_a_page_that_needs_nothing_but_a_database(name, empty_database, tmp_path):
     closed_to_public(empty_database)
     if name == "upgrade":

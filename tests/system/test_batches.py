@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NotRequired, TypedDict
 
 import pytest
@@ -348,7 +348,7 @@ def test_a_task_that_was_lost_runs_alone_in_a_process_of_its_own(start, ask, row
     """Its function gets a list of one."""
     ids = [enqueue(rows, "gather", {"note": f"n{n}"}) for n in range(3)]
     ask("update octop_tasks_live set lost_count = 1 where id::text = %s returning id", ids[1])
-    worker = start().ready()
+    worker = start(application="tests.system.apps.gathering:octop").ready()
     until(lambda: statuses(ask) == {"success": 3}, "they ended", worker.log)
     results = {row[0]: row[1:] for row in ask("select id::text, result ->> 'count', result ->> 'pid' from octop_tasks")}
     assert [results[each][0] for each in ids] == ["2", "1", "2"]
@@ -424,3 +424,18 @@ def test_a_drain_gathers_what_is_due(shop, database, ask, way):
     assert [len(each) for each in CALLS] == [4, 4, 2]
     assert time.monotonic() - began < 5, "nobody waited for who does not come"
     assert statuses(ask) == {"success": 11}
+
+
+def test_a_field_with_a_factory_may_be_left_out_of_a_unique_task(shop):
+    @dataclass
+    class Many:
+        user_id: int
+        words: list[str] = field(default_factory=list)
+
+    globals()["Many"] = Many
+
+    @shop.task(batch_size=2, unique=True)
+    def send(tasks: list[BatchTask[Many]]) -> None: ...
+
+    assert send.enqueue_sync(1) == send.enqueue_sync(user_id=1)
+    assert send.enqueue_sync(1, ["x"]).created

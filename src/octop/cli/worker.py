@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     F = TypeVar("F", bound="Callable[..., Any]")
 
 
+PROCESSES_MAX = 256
+
+
 class QueueLimits(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2; 8.1 cannot subscript it
     """Queues with their limits: mail=5,reports=2 or mail."""
 
@@ -42,6 +45,25 @@ class QueueLimits(click.ParamType):  # type: ignore[type-arg]  # generic since c
                 )
             found.append((name, int(limit) if equals else None))
         return found
+
+
+class Processes(click.ParamType):  # type: ignore[type-arg]  # as above
+    """A number of processes, or the least and the most of them: 4, 1-8."""
+
+    name = "processes"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int | None, int]:
+        """Return the least, None where the number is fixed, and the most."""
+        if isinstance(value, tuple):
+            return value
+        least, dash, most = str(value).strip().rpartition("-")
+        if not most.isdecimal() or (dash and not least.isdecimal()):
+            self.fail(f"{value!r} is neither a number of processes nor MIN-MAX, as in 1-8", param, ctx)
+        if not (int(least) if dash else 1) <= int(most) <= PROCESSES_MAX or (dash and int(least) < 1) or int(most) < 1:
+            self.fail(f"{value!r}: 1 to {PROCESSES_MAX} processes, the least before the most, as in 1-8", param, ctx)
+        return int(least) if dash else None, int(most)
 
 
 def merged_queues(given: tuple[list[tuple[str, int | None]], ...]) -> dict[str, int | None] | None:
@@ -83,7 +105,14 @@ def queue_options(function: F) -> F:
 
 @click.command(short_help="Run tasks.")
 @queue_options
-@click.option("--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="Worker processes.")
+@click.option(
+    "--processes",
+    type=Processes(),
+    default="1",
+    show_default=True,
+    metavar="N|MIN-MAX",
+    help="Worker processes; 1-8: as many as the backlog asks for.",
+)
 @click.option("--name", default="", help="A label for `octop workers`.")
 @click.option("--drain", is_flag=True, help="Stop when no unfinished task is left.")
 @click.option("--reload", is_flag=True, help="Restart when a Python file of the application changes.")
@@ -128,7 +157,7 @@ def worker(
     *,
     queues: tuple[list[tuple[str, int | None]], ...],
     concurrency: int | None,
-    processes: int,
+    processes: tuple[int | None, int],
     name: str,
     drain: bool,
     reload: bool,
@@ -158,7 +187,8 @@ def worker(
         import_folder=application.import_folder,
         queues=merged_queues(queues),
         concurrency=concurrency,
-        processes=processes,
+        processes=processes[1],
+        processes_min=processes[0],
         name=name,
         drain=drain,
         reload=reload,

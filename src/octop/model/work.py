@@ -119,6 +119,23 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """How many processes a supervisor should run next.
+
+    Attributes:
+        processes: So many.
+        quiet: For how many looks it could have done with fewer; handed in with the next question.
+        due: Due tasks of its queues, counted up to some ten thousands.
+        oldest_seconds: For how long the oldest of them has been due.
+    """
+
+    processes: int
+    quiet: int
+    due: int
+    oldest_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Swept:
     """What one sweep did, in tasks, tasks, tasks, rows, days and days."""
 

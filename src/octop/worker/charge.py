@@ -31,6 +31,7 @@ class WorkerProcess:
         killed: It was, so what it held is released without using a try.
         replaced: It was told to make room for new code: that it ends is no failure, however it does.
         culprit: What keeps its loop from turning, as far as it could say so; None = nothing.
+        retired: It was told to end when its tasks have, because fewer processes are needed.
         recycled: Why it ended to make room for a fresh one; empty = it did not.
         beat_at: Monotonic moment of the last beat that the database accepted for it.
         able_at: Monotonic moment at which it could last claim, as it says.
@@ -63,6 +64,7 @@ class WorkerProcess:
         self.started_at = time.monotonic()
         self.culprit: str | None = None
         self.recycled = ""
+        self.retired = False
         self.beat_at = -math.inf
         self.able_at = -math.inf
         self.unable = ""

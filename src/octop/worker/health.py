@@ -23,12 +23,14 @@ class Health:
         ready: Healthy, and not stopping.
         why: What is wrong, a sentence for each process; empty = nothing.
         processes: A row for each process.
+        scaling: How many processes there are, and why, where their number follows the backlog; None = it does not.
     """
 
     status: str
     healthy: bool
     why: list[str]
     processes: list[dict[str, Any]]
+    scaling: dict[str, Any] | None = None
 
     @property
     def ready(self) -> bool:
@@ -43,11 +45,12 @@ class Health:
             "ready": self.ready,
             "why": self.why,
             "processes": self.processes,
+            **({} if self.scaling is None else {"scaling": self.scaling}),
         }
 
 
 def health_of(
-    workers: Mapping[int, WorkerProcess],
+    workers: Mapping[int, WorkerProcess | None],
     count: int,
     *,
     lease_seconds: float,

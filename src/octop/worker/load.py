@@ -5,6 +5,8 @@ import importlib.util
 import logging
 import sys
 import traceback
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple, Protocol
@@ -147,6 +149,20 @@ def described(spec: str, application: Application) -> Loaded:
     definitions = {definition.name: definition for definition in application.registry.values()}
     queues = {definition.policy.queue or DEFAULT_QUEUE for definition in definitions.values()}
     return Loaded(getattr(module, "__file__", None), len(definitions), tuple(sorted(queues)))
+
+
+def warn_of_queues(named: Iterable[str], loaded: Loaded) -> None:
+    """Warn of a queue of -q that is probably mistyped. It may be meant: an enqueue, or an operator, can name any queue.
+
+    Args:
+        named: Those of -q.
+        loaded: What was loaded.
+    """
+    for name in named:
+        if name not in (*loaded.queues, DEFAULT_QUEUE):  # a plain INSERT goes to `default`
+            near = get_close_matches(name, loaded.queues, n=1)
+            also = f"; did you mean {near[0]}?" if near else f": they are in {', '.join(loaded.queues) or 'none'}"
+            log.warning("no task type of the application is in the queue %s%s", name, also)
 
 
 def is_mendable(error: OctopError) -> bool:

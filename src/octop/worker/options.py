@@ -23,7 +23,8 @@ class WorkerOptions:
         queues: Limit by queue, None = ``concurrency``. Named queues are the only ones served; None = those of the registered types.
         concurrency: Tasks at once from each queue that names no limit, 1 to 10,000; None = ``worker.concurrency`` of the
             configuration. An operator's limit for the queue wins over both.
-        processes: Worker processes, 1 to 256.
+        processes: Worker processes, 1 to 256; with ``processes_min`` the most.
+        processes_min: At least so many, and more as the backlog asks for them, 1 to ``processes``; None = always ``processes``.
         name: Label shown by ``octop workers``.
         drain: Stop when no unfinished task is left in the queues.
         reload: Restart the processes when a Python file of the application changes.
@@ -52,6 +53,7 @@ class WorkerOptions:
     queues: Mapping[str, int | None] | None = None
     concurrency: int | None = None
     processes: int = 1
+    processes_min: int | None = None
     name: str = ""
     drain: bool = False
     reload: bool = False
@@ -75,8 +77,7 @@ class WorkerOptions:
             _refuse("a queue's limit is out of bounds", f"Give 0 to {LIMIT_MAX}, as in `-q mail=5,reports=2`.")
         if self.queues is not None and (not self.queues or any(not name for name in self.queues)):
             _refuse("a queue has no name", "Name each queue, as in `-q mail=5,reports=2`.")
-        if not 1 <= self.processes <= 256:
-            _refuse(f"processes is {self.processes}", "Give 1 to 256.")
+        self._check_processes()
         if self.grace_seconds is not None and not 0 <= self.grace_seconds <= 86_400:
             _refuse(f"grace is {self.grace_seconds} seconds", "Give 0 to 86400.")
         for name in ("max_tasks_per_process", "max_memory_mb"):
@@ -90,6 +91,15 @@ class WorkerOptions:
             _refuse("the health host or file is empty", "Name it, as in --health-host 0.0.0.0, or leave it out.")
         if self.log_format not in LOG_FORMATS:
             _refuse(f"log format is {self.log_format!r}", f"Give one of {', '.join(LOG_FORMATS)}.")
+
+    def _check_processes(self) -> None:
+        if not 1 <= self.processes <= 256:
+            _refuse(f"processes is {self.processes}", "Give 1 to 256.")
+        if self.processes_min is not None and not 1 <= self.processes_min <= self.processes:
+            _refuse(
+                f"processes is {self.processes_min}-{self.processes}",
+                "Give the least and the most, as in --processes 1-8.",
+            )
 
     def as_json(self) -> dict[str, Any]:
         """Return the form that goes to a child over its pipe."""

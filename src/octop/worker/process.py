@@ -4,6 +4,7 @@ Its options come as a message over the socket that is its standard input, so tha
 """
 
 import asyncio
+import contextlib
 import functools
 import io
 import logging
@@ -137,6 +138,7 @@ class _Process:
                 "heartbeat_seconds": self._heartbeat_seconds,
                 "lease_seconds": float(settings.values.get("worker.lease_seconds") or 30.0),
                 "deadline_grace_seconds": float(settings.values.get("worker.deadline_grace_seconds") or 10.0),
+                "scale_seconds": float(settings.values.get("worker.scale_seconds") or 5.0),
             }
         )
 
@@ -176,7 +178,10 @@ class _Process:
     def _listen(self, runtime: Runtime, loop: asyncio.AbstractEventLoop) -> None:
         """Take beats from the supervisor, whatever the loop does; when it is gone, beat for ourselves and stop."""
         while (message := self._channel.receive()) is not None:
-            if "beat" in message:
+            if "retire" in message:
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(runtime.retire, str(message["retire"]))
+            elif "beat" in message:
                 self._lease.beaten(float(message["beat"]), unbroken=bool(message["unbroken"]))
         log.warning("the supervisor is gone: this worker ends its tasks and stops")
         heart = HeartThread(self._options, runtime.worker_id, self._lease, self._heartbeat_seconds)

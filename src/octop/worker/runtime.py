@@ -90,6 +90,7 @@ class Runtime:
         self.recycled = ""
         self._crashed = False
         self._webhook = webhook_of(os.environ)
+        self._retires = False
         self._options = options
         self._registry = registry
         self._hooks = hooks
@@ -173,6 +174,16 @@ class Runtime:
         slot = self._holdings.running.get(claimed.id)
         known = slot is not None and slot.deadline < math.inf
         return Culprit(name, slot.deadline if known and slot is not None else since + claimed.timeout_seconds)
+
+    def retire(self, why: str) -> None:
+        """Claim no more, and return from ``run`` when all tasks have ended, however long that takes.
+
+        Args:
+            why: In words, for the log.
+        """
+        self._retires = True
+        self.turnover.retire(why)
+        self._control_asked.set()
 
     def stop_now(self) -> None:
         """Release everything at once, and return from ``run``."""
@@ -317,7 +328,7 @@ class Runtime:
             await _either(self._control_asked, CONTROL_SECONDS)
             self._control_asked.clear()
             try:
-                if self.shutdown.has_begun and not told:
+                if (self.shutdown.has_begun or self._retires) and not told:
                     await self._control_link.call(calls.octop_drain(self.worker_id), seconds=CONTROL_SECONDS_MAX)
                     told = True
                 named = self._recall.named()

@@ -14,7 +14,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
-from difflib import get_close_matches
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -27,12 +27,13 @@ from octop.worker.frames import FRAME_BYTES_MAX, Message, read_message
 from octop.worker.health import Health, health_of
 from octop.worker.heart import Rhythm, beat
 from octop.worker.link import Link, pause_before_try
-from octop.worker.load import DEFAULT_QUEUE, Loaded
+from octop.worker.load import Loaded, warn_of_queues
 from octop.worker.logs import configure_logging
 from octop.worker.options import WorkerOptions
 from octop.worker.orphans import Orphans
 from octop.worker.probes import Probes
 from octop.worker.reload import changes
+from octop.worker.scaling import Places
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ class Supervisor:
         self._deadline_grace_seconds = 10.0
         self._lease_seconds = 30.0
         self._beat_trouble = ""
+        self._places = Places(options, self._workers, self._stopping)
         self._link = Link(options, "heart", self._supervisor_id, is_over=lambda: self._rhythm.is_over)
 
     async def run(self) -> int:
@@ -96,10 +98,13 @@ class Supervisor:
             helpers = [group.create_task(self._watch()), group.create_task(probes.watch())]
             if self._options.reload:
                 helpers.append(group.create_task(self._reload()))
+            if self._places.may_change:
+                helpers.append(group.create_task(self._places.follow(self._supervisor_id, lambda: self._loaded)))
             keepers = [group.create_task(self._keep(index)) for index in range(self._options.processes)]
             await asyncio.wait(keepers)
             self._rhythm.stop()  # the last thing to stop
             await self._link.close()
+            await self._places.close()
             for helper in (*helpers, hearts):
                 helper.cancel()
         if len(self._signals) > 1:
@@ -118,6 +123,7 @@ class Supervisor:
             self._stop(worker)
         self._stopping.set()
         self._changed.set()
+        self._places.wake()
 
     def _stop(self, worker: WorkerProcess) -> None:
         hurried = len(self._signals) > 1
@@ -185,13 +191,15 @@ class Supervisor:
                 worker.tell({"beat": at, "unbroken": unbroken})
 
     def _health(self) -> Health:
-        return health_of(
-            self._workers,
-            self._options.processes,
+        settled = self._places.settled()
+        found = health_of(
+            settled,
+            len(settled),
             lease_seconds=self._lease_seconds,
             beat_trouble=self._beat_trouble,
             is_stopping=self._stopping.is_set(),
         )
+        return replace(found, scaling=self._places.as_json()) if self._places.may_change else found
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
@@ -199,7 +207,7 @@ class Supervisor:
         """Have one process running, again and again."""
         failures = 0
         patient = False
-        while not self._stopping.is_set():
+        while await self._places.is_wanted(index):
             try:
                 worker = await self._start(patient=patient)
             except OSError as error:
@@ -216,6 +224,7 @@ class Supervisor:
             if not worker.left and (worker.registered or worker.fatal is None):
                 await self._settle(worker)
             if worker.drained or self._stopping.is_set():
+                self._places.drained()
                 return
             if worker.fatal is not None and not worker.registered and (not patient or self._options.reload):
                 if not worker.replaced and not await self._may_try_again(worker):
@@ -224,7 +233,7 @@ class Supervisor:
             if worker.replaced:
                 failures, patient = 0, patient or worker.registered
                 continue
-            if worker.recycled:
+            if worker.recycled and not worker.retired:
                 log.info("worker process %d is replaced: %s", worker.process.pid, worker.recycled)
             failures = 0 if time.monotonic() - worker.started_at > STABLE_SECONDS or code == 0 else failures + 1
             patient = True
@@ -242,6 +251,7 @@ class Supervisor:
             return not self._stopping.is_set()
         self._exit_code = self._exit_code or worker.fatal or 1
         self._stopping.set()
+        self._places.wake()
         for worker in self._workers.values():
             self._stop(worker)
         return False
@@ -304,6 +314,7 @@ class Supervisor:
             self._rhythm.follow(float(message["heartbeat_seconds"]))
             self._deadline_grace_seconds = float(message["deadline_grace_seconds"])
             self._lease_seconds = float(message["lease_seconds"])
+            self._places.seconds = float(message["scale_seconds"])
         elif "stopping" in message and len(self._signals) < 2:
             worker.kill_at = time.monotonic() + float(message["stopping"]) + UNWIND_SECONDS
         elif "delivering" in message and len(self._signals) < 2:
@@ -363,16 +374,8 @@ class Supervisor:
         if self._loaded is None:
             self._on_loaded(loaded)
         if self._loaded is None or self._loaded.queues != loaded.queues:
-            self._compare_queues(loaded)
+            warn_of_queues(self._options.queues or {}, loaded)
         self._loaded = loaded
-
-    def _compare_queues(self, loaded: Loaded) -> None:
-        """Warn of a queue of -q that is probably mistyped. It may be meant: an enqueue, or an operator, can name any queue."""
-        for name in self._options.queues or {}:
-            if name not in (*loaded.queues, DEFAULT_QUEUE):  # a plain INSERT goes to `default`
-                near = get_close_matches(name, loaded.queues, n=1)
-                also = f"; did you mean {near[0]}?" if near else f": they are in {', '.join(loaded.queues) or 'none'}"
-                log.warning("no task type of the application is in the queue %s%s", name, also)
 
 
 def _how(code: int) -> str:

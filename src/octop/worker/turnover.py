@@ -50,6 +50,16 @@ class Turnover:
         count = self._claims.delivered
         return f"it has run {'1 task' if count == 1 else f'{count} tasks'}" if self._claims.is_spent else ""
 
+    def retire(self, why: str) -> None:
+        """Let it serve no more.
+
+        Args:
+            why: In words.
+        """
+        self._why_heavy = self._why_heavy or why
+        self._claims.retired = True
+        self._wake()
+
     def weigh(self) -> None:
         """Look at the memory: called about each second, also while tasks run. One that is too heavy only claims no more.
 
@@ -69,9 +79,7 @@ class Turnover:
                     self._memory_mb_max,
                 )
             return
-        self._why_heavy = f"it uses {used_mb:.0f} MB of memory, more than {self._memory_mb_max}"
-        self._claims.retired = True
-        self._wake()
+        self.retire(f"it uses {used_mb:.0f} MB of memory, more than {self._memory_mb_max}")
 
 
 def spread(tasks_max: int, worker_id: str) -> int:

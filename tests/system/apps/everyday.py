@@ -31,11 +31,6 @@ def _note(what: str) -> None:
 async def noop() -> None: ...
 
 
-@octop.task(queue="q", batch_size=2, batch_wait=5)
-def gather(tasks: list[_octop.BatchTask[dict[str, str]]]) -> list[dict[str, int]]:
-    return [{"count": len(tasks), "pid": os.getpid()} for _ in tasks]
-
-
 @octop.task(queue="q", max_retries=3)
 async def nap(seconds: float, note: str = "") -> str:
     if note:

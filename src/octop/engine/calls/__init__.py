@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         octop_remaining,
         octop_settings,
         octop_sweep,
+        octop_wanted_processes,
     )
 
 __all__ = [
@@ -87,6 +88,7 @@ __all__ = [
     "octop_take_alerts",
     "octop_task",
     "octop_thaw",
+    "octop_wanted_processes",
     "octop_why",
 ]
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from octop.engine.call import Call, first_value
 from octop.model.task import Claimed, Fence
-from octop.model.work import Control, Settings, Swept, TaskTypePolicy
+from octop.model.work import Control, Settings, Swept, TaskTypePolicy, Wanted
 
 
 def _policies(task_types: Sequence[TaskTypePolicy]) -> str:
@@ -54,6 +54,34 @@ def octop_register(
             "policies": _policies(task_types),
         },
         lambda _: None,
+    )
+
+
+def octop_wanted_processes(
+    supervisor_id: str, queues: Sequence[str], *, processes: int, minimum: int, maximum: int, quiet: int
+) -> Call[Wanted]:
+    """Ask how many processes a supervisor should run next.
+
+    Args:
+        supervisor_id: Whose processes.
+        queues: What they serve.
+        processes: How many it runs now.
+        minimum: At least so many.
+        maximum: At most so many.
+        quiet: What the last answer said.
+    """
+    return Call(
+        "select wanted, quiet, due, oldest_seconds from octop_wanted_processes(%(supervisor_id)s::text::uuid, %(queues)s::text[],"
+        " %(processes)s::integer, %(minimum)s::integer, %(maximum)s::integer, %(quiet)s::integer)",
+        {
+            "supervisor_id": supervisor_id,
+            "queues": list(queues),
+            "processes": processes,
+            "minimum": minimum,
+            "maximum": maximum,
+            "quiet": quiet,
+        },
+        lambda rows: Wanted(*rows[0]),
     )
 
 

@@ -36,7 +36,7 @@ grant execute on function
   octop_beat(uuid[]), octop_owned(uuid, uuid[], integer[], uuid[]), octop_control(uuid, uuid[], integer[]), octop_settings(),
   octop_drain(uuid), octop_deregister(uuid), octop_release_unheld(uuid, uuid[]), octop_lost(uuid), octop_remaining(text[], text[], integer[]), octop_sweep(uuid),
   octop_take_alerts(uuid, text, integer), octop_alert_tried(uuid, text, bigint, text),
-  octop_make_days(integer), octop_task(uuid)
+  octop_make_days(integer), octop_task(uuid), octop_wanted_processes(uuid, text[], integer, integer, integer, integer)
   to :"worker";
 grant execute on function octop_declare_queues(jsonb) to :"worker";
 grant select on octop_config, octop_migrations to :"worker", :"producer";
