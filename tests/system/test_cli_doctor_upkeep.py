@@ -87,7 +87,7 @@ def test_chores_that_nobody_does_are_done(doctor, database, hire):
         connection.execute("select octop_sweep(octop_uuid7())")
         do(connection, "update _octop_chores set next_at = now() - interval '1 hour'")
         finding = doctor.heals("days.nobody_sweeps")
-        assert finding["what"] == "chores are overdue: days for 1h, purge for 1h"
+        assert finding["what"] == "chores are overdue: alerts for 1h, days for 1h, purge for 1h"
         do(connection, "update _octop_chores set next_at = now() - interval '1 hour'")
         do(connection, "select octop_deregister(%s)", worker.id)
     finding = doctor.one("days.no_worker")

@@ -28,7 +28,9 @@ declare
   v_context text;
 begin
   get diagnostics v_context = pg_context;
-  if v_old - v_not = v_new - v_not and v_old -> 'declared' <> v_new -> 'declared' then
+  if tg_op = 'INSERT' and v_context ~ 'octop_(set_queue|declare_queues)\(' and jsonb_strip_nulls(v_new - v_not) = jsonb_build_object('name', v_new -> 'name') then
+    null;  -- made to be locked: its values follow, and they are the order
+  elsif v_old - v_not = v_new - v_not and v_old -> 'declared' <> v_new -> 'declared' then
     -- what a reset goes back to has changed, and nothing else
     perform _octop_audit_write(_octop_order_of(tg_table_name, v_old, v_new, v_context), v_new ->> 'name',
               jsonb_build_object('from', jsonb_build_object('declared', v_old -> 'declared'), 'to', jsonb_build_object('declared', v_new -> 'declared')));
