@@ -61,6 +61,20 @@ def test_what_nobody_may_start_now_is_no_reason(database, dba, ask):
     assert ask(queues=("default", "others", "others")).due == 1
 
 
+def test_a_queue_whose_limit_is_full_is_no_reason_until_a_place_is_free(database, dba, ask):
+    database.clock.advance(0)
+    do(dba, """select octop_set_queue('one', '{"global_limit": 1}')""")
+    with database.connect("octop_worker") as connection:
+        worker = Crew(connection, queues=("one",))
+        worker.register()
+        add_many(dba, 3, queue="one")
+        assert ask(queues=("one",)).due == 3
+        (task,) = worker.claim()
+        assert ask(queues=("one",)).due == 0
+        worker.succeed(task)
+        assert ask(queues=("one",)).due == 2
+
+
 def test_tasks_in_lanes_and_of_any_priority_count(database, dba, ask):
     database.clock.advance(0)
     for number in range(3):

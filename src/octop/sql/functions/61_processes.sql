@@ -36,7 +36,8 @@ begin
   select coalesce(sum(d.due), 0), min(d.oldest_at) into due, v_oldest
     from (select distinct q from unnest(queues) q) q cross join lateral _octop_due_in(q.q) d
    where not exists (select from octop_holds h where h.kind = 'queue' and h.target = q.q)
-     and not exists (select from octop_queues o where o.name = q.q and o.worker_limit = 0);
+     and not exists (select from octop_queues o where o.name = q.q and o.worker_limit = 0)
+     and not exists (select from octop_queues o cross join lateral _octop_gate(_octop_limits(q.q)) g where o.name = q.q and o.limited and g.room <= 0);
   oldest_seconds := coalesce(extract(epoch from _octop_now() - v_oldest), 0);
   if due > 0 and (oldest_seconds >= _octop_setting('worker.scale_age_seconds') or due > v_each * processes) then
     quiet := 0;
@@ -57,4 +58,4 @@ begin
 end $$;
 comment on function octop_wanted_processes(uuid, text[], integer, integer, integer, integer) is
   'How many processes a supervisor that runs so many should run next, between minimum and maximum. More, if the oldest due task of its queues has been due for worker.scale_age_seconds, or more than worker.scale_backlog tasks a process are due: twice as many where the backlog is '
-  'worth it, else one. One fewer, if for worker.scale_quiet_seconds nothing was due and a process had nothing to run: quiet counts such looks and is handed in again. Paused queues do not count. Error: OC113 bounds.';
+  'worth it, else one. One fewer, if for worker.scale_quiet_seconds nothing was due and a process had nothing to run: quiet counts such looks and is handed in again. Queues that are paused, or whose limits let nothing start now, do not count. Error: OC113 bounds.';
