@@ -45,7 +45,7 @@ def test_processes_follow_the_backlog_and_a_busy_one_is_never_cut(soon, rows):
 @pytest.mark.slow
 def test_a_process_that_is_not_needed_and_runs_a_task_shows_as_draining_until_it_has_ended(soon, rows):
     worker = soon(queues={"q": 1}, processes=2, processes_min=1).ready()
-    ids = [enqueue(rows, "nap", {"seconds": 5}) for _ in range(2)]
+    ids = [enqueue(rows, "nap", {"seconds": 15}) for _ in range(2)]
     until(lambda: [status(rows, each) for each in ids] == ["running"] * 2, "both run", worker.log)
     # the first process is free again, and the second one is told to go while it works
     rows.execute(
