@@ -316,4 +316,4 @@ def test_a_script_that_there_is_not_is_refused_with_those_there_are(refused):
 def test_every_script_is_part_of_the_whole_or_prints_beside_it():
     folder = Path(script.__file__).parent
     files = {path.stem.removeprefix("bench_") for path in folder.glob("bench_*.py")}
-    assert files == everything.SCRIPTS.keys() | {"codec", "startup"}
+    assert files == everything.SCRIPTS.keys() | {"codec", "cron", "startup"}
