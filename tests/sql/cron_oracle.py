@@ -163,9 +163,29 @@ class Calendar:
         return answer
 
 
-def cronsim_next(expression: str, at: float, where: Zone) -> int:
-    """Return what cronsim answers."""
-    return round(next(CronSim(expression, datetime.fromtimestamp(at, where.info))).timestamp())
+class NeverEndsError(Exception):
+    """cronsim goes round in circles."""
+
+
+class Bounded(CronSim):
+    """cronsim, stopped where it steps for ever."""
+
+    steps = 0
+
+    def tick(self, seconds: int = 1) -> None:
+        """Count the steps; those of an honest search are a few hundred."""
+        self.steps += 1
+        if self.steps > 50_000:
+            raise NeverEndsError
+        super().tick(seconds)
+
+
+def cronsim_next(expression: str, at: float, where: Zone) -> int | None:
+    """Return what cronsim answers; None = it does not come to an end."""
+    try:
+        return round(next(Bounded(expression, datetime.fromtimestamp(at, where.info))).timestamp())
+    except NeverEndsError:
+        return None
 
 
 def walked_next(calendar: Calendar, at: int, where: Zone) -> int:
@@ -194,13 +214,15 @@ def walked_next(calendar: Calendar, at: int, where: Zone) -> int:
             return moments[0]
 
 
-def difference(calendar: Calendar, at: int, where: Zone, theirs: int, ours: int) -> str | None:
+def difference(calendar: Calendar, at: int, where: Zone, theirs: int | None, ours: int) -> str | None:
     """Name the rule by which cronsim answers otherwise, as docs/reference/cron.md lists them; None = there is none."""
 
     def is_named(moment: int) -> bool:
         shown = where.local(moment)
         return calendar.after(shown - timedelta(seconds=1)) == shown
 
+    if theirs is None:
+        return "never ends"
     if not is_interval_like(calendar.expression) and len(calendar.expression.split()) == 6:
         return "wall times with seconds"
     if theirs <= at < ours:

@@ -286,6 +286,13 @@ SOME_DAYS = ["L", "LW", "1W", "15W", "31W", "30W", "2W", "L-1", "L-2", "L-28", "
 SOME_WEEKDAYS = [*(f"{name}#{n}" for name in NAMES for n in range(1, 6)), *(f"{name}L" for name in NAMES), "0L", "7#1", "7L", "MON", "5", "6"]  # fmt: skip
 
 
+def test_the_nearest_weekday_stays_in_its_month(dba):
+    # August 1, 2026 is a Saturday, May 31 a Sunday
+    assert times(dba, "0 0 1W 8 *", n=1) == ["2026-08-03 00:00"]
+    assert times(dba, "0 0 31W 5 *", n=1) == ["2026-05-29 00:00"]
+    assert times(dba, "0 0 15W 8,11 *", n=2) == ["2026-08-14 00:00", "2026-11-16 00:00"]
+
+
 def test_days_of_each_month_are_those_of_a_plain_count(dba):
     """20 years, by trying each day: L, L-n, W, LW, #n, nL, lists of them, and either or both fields."""
     draw = random.Random(7)
