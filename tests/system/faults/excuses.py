@@ -9,12 +9,15 @@ transactions, all of them later than the last commit that the standby has.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from tests.system.faults.history import Batch, Cancelling, History, Run
+from tests.system.faults.settings import LEASE_SECONDS
 
+LEASE = timedelta(seconds=LEASE_SECONDS)
 CRASH_REACH = timedelta(seconds=5)
 """A claim whose commit did not wait for the log is older than this for certain, or safe."""
 
@@ -37,11 +40,24 @@ def excuse(history: History, former: Run, latter: Run) -> str | None:
         return "its claim was lost in a crash" if is_lost_claim(history, former, latter) else None
     if record.ended_at > latter.began_at:
         return None
-    if record.outcome == "lost":
+    if record.outcome == "lost" or has_stood_still(history, former, latter):
         return "its worker had lost the lease"
     if former.place == "thread" and record.outcome in ("timeout", "cancelled", "released"):
         return f"a thread given up ({record.outcome})"
     return None
+
+
+def has_stood_still(history: History, former: Run, latter: Run) -> bool:
+    """Tell whether the process of a run had been stopped for longer than the lease when the next one began: it beat no more.
+
+    The database may have ended the run for its time limit before it came to judge the silence.
+    """
+    return any(
+        trouble.fault.startswith("stop ")
+        and str(former.pid) in re.findall(r"\d+", trouble.hit)
+        and trouble.began_at + LEASE <= latter.began_at <= trouble.ended_at
+        for trouble in history.troubles
+    )
 
 
 def excused(history: History) -> Counter[str]:

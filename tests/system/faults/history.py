@@ -31,7 +31,9 @@ class Batch(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One start of a body, from the ledger. `ending`: returned, raised, cut, died; None = it never ended, as far as anybody saw."""
+    """One start of a body, from the ledger. `ending`: returned, raised, cut, died; None = it never ended, as far as anybody saw. `pid`: of the
+    process in which it ran, 0 = unknown.
+    """
 
     task_id: str
     attempt: int
@@ -40,6 +42,7 @@ class Run(NamedTuple):
     began_at: datetime
     ended_at: datetime | None
     ending: str | None
+    pid: int = 0
 
 
 class Row(NamedTuple):

@@ -56,7 +56,7 @@ def read(stage: Stage, endings: Sequence[Ending], left_behind: Sequence[str]) ->
             runs=[
                 Run(*row)
                 for row in ledger.execute(
-                    "select task_id::text, attempt, claim_id::text, place, began_at, ended_at, ending from runs order by run"
+                    "select task_id::text, attempt, claim_id::text, place, began_at, ended_at, ending, pid from runs order by run"
                 )
             ],
             cancels=[

@@ -45,6 +45,10 @@ def attempt(number=1, outcome="failure", ended=1.0, *, claim=None):
     return Attempt("a", number, claim or f"c{number}", outcome, at(ended))
 
 
+def stopped(since, pids="3, 7"):
+    return Trouble("stop worker long", at(since), at(8), hit=pids)
+
+
 def batch(ending="committed", *ids, meant=0.0, ended=1.0):
     return Batch("b1", "many", ids or ("a",), ending, at(meant), at(ended))
 
@@ -81,6 +85,7 @@ def twice(first, record, second=None, **parts):
 
 LOST = attempt(outcome="lost", ended=1.5)
 ENDLESS = run(ended=None, ending=None)
+STILL = run(ended=9, ending="cut")._replace(pid=7)
 
 GONE = {"attempt": 1, "claim_id": "gone"}
 
@@ -108,6 +113,9 @@ SOUND = {
     "killed, and its lease lost": twice(run(ended=2, ending="died"), LOST),
     "it goes on after its lease is lost": twice(ENDLESS, LOST),
     "a thread given up at its deadline": twice(run(ended=9, place="thread"), attempt(outcome="timeout")),
+    "its process stood still for longer than the lease": twice(
+        STILL, attempt(outcome="timeout"), troubles=[stopped(-0.5)]
+    ),
     "a snooze costs no try": twice(run(ending="raised"), attempt(outcome="snoozed"), rows=[row(attempt=2)]),
     "a claim lost in a crash": history(
         runs=[run(ended=None, ending=None, claim="gone"), run(1, 2, 3)], rows=[row()], crashes=[at(1)]
@@ -244,6 +252,12 @@ BROKEN = {
     ("workers_end_in_order", "killed"): once(endings=[Ending("w1", None)]),
     ("workers_end_in_order", "an exit code"): once(endings=[Ending("w1", 1)]),
     ("workers_end_in_order", "a process is left"): once(left_behind=["w1 123"]),
+    ("no_overlap", "it stood still for less than the lease"): twice(
+        STILL, attempt(outcome="timeout"), troubles=[stopped(0.5)]
+    ),
+    ("no_overlap", "another stood still"): twice(
+        STILL, attempt(outcome="timeout"), troubles=[stopped(-0.5, "1007, 70")]
+    ),
     ("every_fault_strikes", "nobody was there"): once(troubles=[Trouble("kill worker", at(0), at(0), hit="")]),
     ("limits_held_at_every_instant", "two at once"): both("alone", "", 0.5),
     ("limits_held_at_every_instant", "two at once in a strict lane"): both("strict", "x", 0.5),

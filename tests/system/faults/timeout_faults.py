@@ -70,9 +70,14 @@ def read_only(stage: Stage, step: Step) -> str:
 
         if stage.standby is None:
             return times(lasted(step.seconds, refused), "statements refused")
+
         # who may choose between two servers looks for one that takes writes, and keeps no session here
-        lasted(step.seconds, lambda: refused() or not sessions_of(stage))
-        return times(refused(), "statements refused") or ("" if sessions_of(stage) else "nobody has a session")
+        def are_out() -> bool:
+            terminated(stage, sessions_of(stage))  # of those that came in between, one that only listens would stay
+            return not sessions_of(stage)
+
+        shut = lasted(step.seconds, lambda: refused() or are_out())
+        return times(refused(), "statements refused") or times(int(shut), "database that lets nobody in")
 
 
 def _role_with(stage: Stage, setting: str) -> contextlib.AbstractContextManager[None]:
