@@ -28,7 +28,7 @@ declare
   v_context text;
 begin
   get diagnostics v_context = pg_context;
-  if tg_op = 'INSERT' and v_context ~ 'octop_(set_queue|declare_queues)\(' and jsonb_strip_nulls(v_new - v_not) = jsonb_build_object('name', v_new -> 'name') then
+  if tg_op = 'INSERT' and v_context ~ 'octop_(set_queue|declare_queues)[(]' and jsonb_strip_nulls(v_new - v_not) = jsonb_build_object('name', v_new -> 'name') then
     null;  -- made to be locked: its values follow, and they are the order
   elsif v_old - v_not = v_new - v_not and v_old -> 'declared' <> v_new -> 'declared' then
     -- what a reset goes back to has changed, and nothing else
