@@ -22,6 +22,8 @@ PER_SUPERVISOR: Final = 1
 """Its heartbeat, whatever the number of its processes."""
 SPARE: Final = 10
 """A cure leaves room for whoever connects while it is carried out: a person with psql, this command, a backend that is just ending."""
+PASSING: Final = 2
+"""Connections that come and go between two looks: this examination's own, of which one is still closing."""
 
 LOOKS: Final = 2
 """In transaction mode a connection has another server process now and then, and two connections have the same one after each other."""
@@ -40,7 +42,9 @@ def room(examination: Examination) -> Iterator[Finding]:
         yield found(
             "connections.too_few",
             f"{row['workers']} workers need {_words(row['pool_size'], fixed, most)}; there is room for {max(0, free)}",
-            _cure(examination, row, fitting=(free - fixed) // pools, missing=most - free + SPARE, narrow=narrow),
+            _cure(
+                examination, row, fitting=(free - PASSING - fixed) // pools, missing=most - free + SPARE, narrow=narrow
+            ),
             by="the database's owner" if narrow else SUPERUSER,
         )
     for each in row["roles"]:
