@@ -1,6 +1,6 @@
 """Limits under race and death: eight real worker processes on one queue, killed at random, and a ledger that the tasks write themselves.
 
-By hand for a minute: ``OCTOP_RACE_SECONDS=60 pytest tests/system/test_limits_race.py``.
+By hand for a minute: ``OCTOP_TEST_RACE=60 pytest tests/system/test_limits_race.py``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.processes import children_of
 from tests.system.apps.running import one, until
 
 APP = "tests.system.apps.limited:octop"
-SECONDS = float(os.environ.get("OCTOP_RACE_SECONDS", "10"))
+SECONDS = float(os.environ.get("OCTOP_TEST_RACE", "10"))
 PROCESSES = 8
 LANES = 4
 
@@ -115,7 +115,7 @@ def test_C084_C085_no_more_than_the_limit_ever_run_at_once_and_no_place_is_lost(
     assert most_at_once(runs) <= most
     laned = [run for run in runs if lanes.get(run["task"])]
     assert most_at_once(laned, lambda run: lanes[run["task"]]) <= most_in_lane
-    assert len(runs) > 10 * SECONDS
+    assert len(runs) > SECONDS, "hardly anything ran: that proves nothing"
 
 
 @pytest.mark.slow
