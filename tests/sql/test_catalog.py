@@ -32,6 +32,7 @@ INLINED = {
     "_octop_knows(text[],integer[],text,integer)",
     "_octop_is_counted(octop_queues)",
     "_octop_lane_gate(octop_queues,text,text,jsonb)",
+    "_octop_lane_room(octop_queues,text,text,jsonb)",
     "_octop_pair(text,text)",
     "_octop_runs(text)",
     "_octop_token_span(double precision)",

@@ -93,6 +93,56 @@ def test_C072_a_limited_claim_does_not_walk_over_what_a_held_transaction_keeps(d
     assert max(late) <= 1.3 * max(early), f"{early} pages at first, {late} later"
 
 
+def test_C072_where_a_limit_lets_through_less_than_a_worker_wants_a_claim_begins_where_the_last_one_ended(
+    database, dba
+):
+    """The worker forgets its marks each time, because its batch did not come back full; the queue keeps some."""
+    limit(dba, global_limit=2)
+    with database.connect() as connection, held_open(database):
+        worker = Worker(connection)
+        worker.register()
+        add_many(dba, 2000)
+        touched = []
+        for exchanges in (50, 800):
+            claimed = worker.claim(5)
+            for _ in range(exchanges):
+                claimed = worker.exchange(5, successes=[Success(each.fence) for each in claimed]).tasks
+                assert len(claimed) == 2
+            several = []
+            for _ in range(3):  # one of them may be the look from the front
+                worker.succeed(*claimed)
+                with watched(connection) as seen:
+                    claimed = worker.claim(5)
+                several.append(seen[-1].buffers)
+            worker.succeed(*claimed)
+            touched.append(min(several))
+    early, late = touched
+    assert late <= 1.5 * early, f"{early} pages at first, {late} later"
+
+
+def test_what_lies_before_the_marks_of_a_queue_is_found_after_a_second_or_when_too_little_lies_behind(dba, hire):
+    limit(dba, global_limit=1)
+    worker = hire()
+    first, second, third, fourth = add_many(dba, 4)
+    worker.succeed(worker.claim_one())
+    do(dba, "update _octop_gates set front_took = '0.19 s'")  # ten seconds, on a busy machine
+    late = [add(dba, scheduled_at=f"2020-01-01 00:00:0{n}+00") for n in range(3)]
+    got = []
+    for _ in range(2):
+        got.append(worker.claim_one())
+        worker.succeed(got[-1])
+    assert [each.id for each in got] == sorted((first, second, third, fourth))[1:3]
+    do(dba, "update _octop_gates set front_at = front_at - interval '11 s'")
+    worker.succeed(one := worker.claim_one())
+    assert one.id == late[0]
+    worker.succeed(two := worker.claim_one())
+    assert two.id == late[1], "from there on it is the front"
+    limit(dba, global_limit=5)
+    assert len(worker.claim(4)) == 2
+    urgent = add(dba, scheduled_at="2019-01-01 00:00:00+00")
+    assert [each.id for each in worker.claim(4)] == [urgent], "nothing lay behind"
+
+
 def test_a_task_that_starts_in_a_transaction_older_than_the_mark_is_counted(dba, hire):
     limit(dba, global_limit=2)
     add_many(dba, 400)

@@ -17,7 +17,9 @@ begin
   -- Strangers at the front: what is held (_octop_held_keys), or nobody alive knows in this queue, is parked, so many per exchange. Types that
   -- another worker of the queue knows are left to it: then only ours are looked for.
   for v_round in 1..8 loop
-    if exists (select from octop_tasks_live t where t.queue = p_queue and t.lane > '' and t.status in ('pending', 'failed')) then
+    -- from the end: what is newest is met before the entries of what has ended
+    if (select true from octop_tasks_live t where t.queue = p_queue and t.lane > '' and t.status in ('pending', 'failed')
+         order by t.lane desc, t.priority desc, t.scheduled_at desc, t.id desc limit 1) then
       if p_rules.limited and (p_rules.lane_limit is not null or p_rules.lane_rate is not null or p_rules.ordered
                               or p_rules.lane_weights is not null or p_rules.ageing_seconds is not null) then
         select l.last_lane, l.tids, l.strangers into last_lane, tids, v_strange

@@ -65,53 +65,52 @@ end $$;
 comment on function _octop_claim_lanes(text, integer, text[], integer[], text[], boolean, text) is
   'Walk the lanes of a queue in turn, bounded, beginning after the given one, and lock a share of each; strangers are rows that are held, or of types that this worker does not know in the version that they need.';
 
-create or replace function _octop_lane_turns(p_queue text, p_lane text, p_tenant text, p_again boolean, p_most integer)
-  returns table (lane text, tenant text)
+create or replace function _octop_lane_turns(p_queue text, p_lane text, p_tenant text, p_again boolean, p_most integer, out lanes text[], out tenants text[])
   language plpgsql set search_path from current
 as $$
-#variable_conflict use_column
+#variable_conflict use_variable
 declare
-  v_lane    text := coalesce(p_lane, '');
-  v_tenant  text := coalesce(p_tenant, '');
-  v_lanes   text[] := '{}';
-  v_tenants text[] := '{}';
-  v_found   record;
-  v_in      boolean := exists (select from octop_tasks_live t where t.queue = p_queue and t.lane = '' and t.status in ('pending', 'failed'));
+  v_lane   text := coalesce(p_lane, '');
+  v_tenant text := coalesce(p_tenant, '');
+  v_found  record;
+  v_in     boolean := exists (select from octop_tasks_live t where t.queue = p_queue and t.lane = '' and t.status in ('pending', 'failed'));
 begin
+  lanes := '{}'; tenants := '{}';
   if p_lane is null or p_again and v_lane = '' then
     if v_in then
-      v_lanes := array['']; v_tenants := array[''];
+      lanes := array['']; tenants := array[''];
     end if;
   elsif p_again then
-    v_lanes := array[v_lane]; v_tenants := array[v_tenant];
+    lanes := array[v_lane]; tenants := array[v_tenant];
   end if;
   -- From where the last walk stopped to the end of the names, then from their beginning to there. From lane to lane along what waits, and
-  -- within a lane from tenant to tenant: lanes of two tenants with one name are two.
+  -- within a lane from tenant to tenant, lanes of two tenants with one name are two: backwards, because the newest tasks of a lane are
+  -- met before the entries of those that have ended (which vacuum may not take while somebody holds a transaction open).
   for v_pass in 1..2 loop
     with recursive walk (lane, tenant, n) as (
       select v_lane collate "C", v_tenant collate "C", 0
       union all
       select x.lane, x.tenant, w.n + 1 from walk w cross join lateral (
         (select t.lane, t.tenant from octop_tasks_live t
-          where t.queue = p_queue and t.lane = w.lane and length(t.lane) > 0 and t.tenant > w.tenant order by t.tenant limit 1)
+          where t.queue = p_queue and t.lane = w.lane and length(t.lane) > 0 and t.tenant < w.tenant order by t.tenant desc, t.seq desc limit 1)
         union all
         (select y.lane, (select t.tenant from octop_tasks_live t
-                          where t.queue = p_queue and t.lane = y.lane and length(t.lane) > 0 order by t.tenant limit 1)
+                          where t.queue = p_queue and t.lane = y.lane and length(t.lane) > 0 order by t.tenant desc, t.seq desc limit 1)
            from (select t.lane from octop_tasks_live t
                   where t.queue = p_queue and t.lane > w.lane and t.status in ('pending', 'failed') order by t.lane limit 1) y)
         limit 1) x
        where w.n < p_most)
-    select array_agg(w.lane order by w.n) as lanes, array_agg(w.tenant order by w.n) as tenants into v_found
-      from walk w where w.n > 0 and (v_pass = 1 or (w.lane, w.tenant) < (p_lane, coalesce(p_tenant, '')) or not p_again and (w.lane, w.tenant) = (p_lane, coalesce(p_tenant, '')));
-    v_lanes := v_lanes || coalesce(v_found.lanes, '{}');
-    v_tenants := v_tenants || coalesce(v_found.tenants, '{}');
-    exit when cardinality(v_lanes) >= p_most or p_lane is null or p_again and p_lane = '';
+    select coalesce(array_agg(w.lane order by w.n), '{}') as lanes, coalesce(array_agg(w.tenant order by w.n), '{}') as tenants into v_found
+      from walk w
+     where w.n > 0 and (v_pass = 1 or w.lane < p_lane or w.lane = p_lane and (w.tenant > coalesce(p_tenant, '') or not p_again and w.tenant = coalesce(p_tenant, '')));
+    lanes := lanes || v_found.lanes;
+    tenants := tenants || v_found.tenants;
+    exit when cardinality(lanes) >= p_most or p_lane is null or p_again and p_lane = '';
     v_lane := ''; v_tenant := '';
     if v_in then
-      v_lanes := v_lanes || ''::text; v_tenants := v_tenants || ''::text;
+      lanes := lanes || ''::text; tenants := tenants || ''::text;
     end if;
   end loop;
-  return query select u.lane, u.tenant from unnest(v_lanes, v_tenants) u (lane, tenant);
 end $$;
 comment on function _octop_lane_turns(text, text, text, boolean, integer) is
   'The lanes of a queue in their turn, each with its tenant: those after the given one (again: from it on), then from the beginning of the names. So many of each. Tasks without a lane are the lane that has no name.';
@@ -135,7 +134,6 @@ declare
   v_ns      bigint[];
   v_n       bigint;
   v_got     integer[];
-  v_end     text;
   v_room    integer;
   v_last    bigint;
 begin
@@ -145,28 +143,35 @@ begin
     strangers := '{}';
     v_room := p_wanted;
     v_served := substring(p_after from E'\x02([0-9]{1,4})$')::integer;
-    -- the share is that of the whole round: the lanes after the last one alone would get the share of those before it
-    with turns as materialized (
-      select t.lane, t.tenant, t.n, case when p_rules.lane_weights is null then 1 else coalesce((p_rules.lane_weights ->> t.lane)::integer, 1) end as weight
-        from _octop_lane_turns(p_rules.name, split_part(v_key, E'\x03', 1), split_part(v_key, E'\x03', 2), v_served is not null, v_most)
-             with ordinality t (lane, tenant, n)
-    ), open as (
-      select t.*, g.head_id, coalesce(g.room, 10000) as room, greatest(1, p_wanted / sum(t.weight) over ()) as share
-        from turns t cross join lateral _octop_lane_gate(p_rules, t.tenant, t.lane, p_by_lane) g
-       where g.room is null or g.room > 0
-       order by t.n)
-    select (select count(*) from turns), (select _octop_pair(t.lane, t.tenant) from turns t order by t.n desc limit 1),
-           coalesce(array_agg(o.lane), '{}'), array_agg(o.tenant), array_agg(o.head_id), array_agg(o.room), array_agg(o.weight),
-           array_agg(least(o.room, o.weight * o.share)::integer), array_agg(0)
-      into v_turns, v_end, v_lanes, v_tenants, v_heads, v_rooms, v_weights, v_takes, v_got from open o;
-    last_lane := coalesce(v_end, p_after);
+    select t.lanes, t.tenants into v_lanes, v_tenants
+      from _octop_lane_turns(p_rules.name, split_part(v_key, E'\x03', 1), split_part(v_key, E'\x03', 2), v_served is not null, v_most) t;
+    v_turns := cardinality(v_lanes);
+    last_lane := coalesce(_octop_pair(v_lanes[v_turns], v_tenants[v_turns]), p_after);
+    -- The share is that of the whole round: the lanes after the last one alone would get the share of those before it. (Two statements, because
+    -- the gate of rates and heads is a plan of fifty nodes, and to begin it cost a limit alone as much as the look itself.)
+    if p_rules.lane_rate is not null or p_rules.ordered then
+      select array_agg(o.lane), array_agg(o.tenant), array_agg(o.head_id), array_agg(o.room), array_agg(o.weight), array_agg(least(o.room, o.weight * o.share)::integer), array_agg(0)
+        into v_lanes, v_tenants, v_heads, v_rooms, v_weights, v_takes, v_got
+        from (select t.*, w.weight, g.head_id, coalesce(g.room, 10000) as room, greatest(1, p_wanted / sum(w.weight) over ()) as share
+                from unnest(v_lanes, v_tenants) with ordinality t (lane, tenant, n) cross join lateral _octop_lane_gate(p_rules, t.tenant, t.lane, p_by_lane) g
+               cross join lateral (select case when p_rules.lane_weights is null then 1 else coalesce((p_rules.lane_weights ->> t.lane)::integer, 1) end as weight) w
+               where g.room is null or g.room > 0 order by t.n) o;
+    else
+      select array_agg(o.lane), array_agg(o.tenant), array_agg(null::uuid), array_agg(o.room), array_agg(o.weight), array_agg(least(o.room, o.weight * o.share)::integer), array_agg(0)
+        into v_lanes, v_tenants, v_heads, v_rooms, v_weights, v_takes, v_got
+        from (select t.*, w.weight, g.room, greatest(1, p_wanted / sum(w.weight) over ()) as share
+                from unnest(v_lanes, v_tenants) with ordinality t (lane, tenant, n)
+               cross join lateral (select coalesce(case when t.lane > '' then _octop_lane_room(p_rules, t.tenant, t.lane, p_by_lane) end, 10000) as room) g
+               cross join lateral (select case when p_rules.lane_weights is null then 1 else coalesce((p_rules.lane_weights ->> t.lane)::integer, 1) end as weight) w
+               where g.room > 0 order by t.n) o;
+    end if;
     if v_served is not null and v_key = _octop_pair(v_lanes[1], v_tenants[1]) then
       v_takes[1] := least(v_rooms[1], greatest(1, v_weights[1] - v_served));
     else
       v_served := 0;
     end if;
     for v_pass in 1..2 loop
-      exit when v_lanes = '{}';
+      exit when v_lanes is null;
       if p_rules.ageing_seconds is null or p_rules.ordered then
         with picked as materialized (
           select l.n, r.tid, _octop_knows(p_types, p_versions, r.task_type, r.min_version) and not _octop_is_held(p_held, r.tenant, l.lane, r.task_type) as ours

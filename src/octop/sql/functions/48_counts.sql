@@ -42,7 +42,7 @@ create or replace function _octop_is_counted(p_rules octop_queues) returns boole
   return (p_rules).global_limit is not null or (p_rules).lane_limit is not null or coalesce((p_rules).ordered, false) or (p_rules).windows is not null;
 comment on function _octop_is_counted(octop_queues) is 'Does a queue count what runs, now or in a window? As long as nobody changes its row the answer is the same. Inlined.';
 
-create or replace function _octop_note_starts(p_rules octop_queues, p_tids tid[], p_running integer) returns void
+create or replace function _octop_note_starts(p_rules octop_queues, p_tids tid[], p_running integer, p_front_at timestamptz, p_front_took interval) returns void
   language plpgsql set search_path from current
 as $$
 declare
@@ -50,11 +50,19 @@ declare
   v_xmin xid;
   v_span double precision;
   g      record;
+  v_last record;
 begin
   select x.ctid as tid, x.* into g from _octop_gates x where x.queue = p_rules.name and x.lane = '' and x.tenant = '' order by x.no desc limit 1;
   if not found then
     insert into _octop_gates (queue, tenant, lane, no) values (p_rules.name, '', '', 1) returning ctid as tid, * into g;
   end if;
+  g.marks_at := coalesce(g.marks_at, array_fill(null::timestamptz, array[10]));
+  g.marks_id := coalesce(g.marks_id, array_fill(null::uuid, array[10]));
+  for v_last in select distinct on (t.priority) t.priority, t.scheduled_at, t.id from octop_tasks_live t
+            where t.ctid = any (p_tids) and t.lane = '' order by t.priority, t.scheduled_at desc, t.id desc loop
+    g.marks_at[v_last.priority + 1] := v_last.scheduled_at;
+    g.marks_id[v_last.priority + 1] := v_last.id;
+  end loop;
   if p_rules.rate is not null then
     select k.empty_at + cardinality(p_tids) * _octop_token_span(p_rules.rate) into g.empty_at from _octop_tokens(p_rules.name, '', '', p_rules.rate, p_rules.burst) k;
   end if;
@@ -90,8 +98,9 @@ begin
       g.earlier := g.earlier || array(select t.id from octop_tasks_live t where t.ctid = any (p_tids));
     end if;
   end if;
-  update _octop_gates x set no = x.no + 1, empty_at = g.empty_at, rules = g.rules, sure = g.sure, since = g.since, earlier = g.earlier, starts = g.starts
+  update _octop_gates x set no = x.no + 1, empty_at = g.empty_at, rules = g.rules, sure = g.sure, since = g.since, earlier = g.earlier, starts = g.starts,
+         marks_at = g.marks_at, marks_id = g.marks_id, front_at = coalesce(p_front_at, 'epoch'), front_took = coalesce(p_front_took, '0')
    where x.ctid = g.tid;
 end $$;
-comment on function _octop_note_starts(octop_queues, tid[], integer) is
-  'These tasks are about to start in a limited queue, in which so many ran: spend the tokens of its rate, and see that they will be counted. Under the queue''s lock.';
+comment on function _octop_note_starts(octop_queues, tid[], integer, timestamptz, interval) is
+  'These tasks are about to start in a limited queue, in which so many ran: spend the tokens of its rate, see that they will be counted, and begin behind them next time. When a claim last began at the front, and how long it took. Under the queue''s lock.';

@@ -104,12 +104,17 @@ end $$;
 comment on function _octop_gate(octop_queues) is
   'What the limits of a queue let through now: tasks that run (counted only where something is limited by it; by_lane where lanes are), tokens, the moment of the next one, and how many tasks may start. Null = no such limit. Claims, sleep, views and reasons all ask here.';
 
+create or replace function _octop_lane_room(p_rules octop_queues, p_tenant text, p_lane text, p_by_lane jsonb) returns integer
+  language sql immutable
+  return (p_rules).lane_limit - coalesce((p_by_lane ->> _octop_pair(p_lane, p_tenant))::integer, 0);
+comment on function _octop_lane_room(octop_queues, text, text, jsonb) is 'How many tasks the limit of a lane lets through, of which so many run as _octop_running says; null = no limit. Inlined.';
+
 create or replace function _octop_lane_gate(p_rules octop_queues, p_tenant text, p_lane text, p_by_lane jsonb)
   returns table (running integer, tokens integer, token_at timestamptz, head_id uuid, held_up_by uuid, room integer)
   language sql stable
 begin atomic
   select r.running, k.tokens, k.token_at, h.id, h.held_up_by,
-         least((p_rules).lane_limit - r.running, k.tokens, case when (p_rules).ordered and p_lane > '' then case when h.id is null or h.held_up_by is not null or h.scheduled_at > _octop_now() then 0 else 1 end end)
+         least(case when p_lane > '' then _octop_lane_room(p_rules, p_tenant, p_lane, p_by_lane) end, k.tokens, case when (p_rules).ordered and p_lane > '' then case when h.id is null or h.held_up_by is not null or h.scheduled_at > _octop_now() then 0 else 1 end end)
     from (select case when p_lane > '' then coalesce((p_by_lane ->> _octop_pair(p_lane, p_tenant))::integer, case when p_by_lane is not null then 0 end) end as running) r
     left join lateral _octop_tokens((p_rules).name, p_tenant collate "C", p_lane collate "C", (p_rules).lane_rate, (p_rules).lane_burst) k
            on p_lane > '' and (p_rules).lane_rate is not null
@@ -135,10 +140,16 @@ create or replace function _octop_claim_limited(p_queue text, p_wanted integer, 
   language plpgsql set search_path from current
 as $$
 declare
-  v_rules octop_queues := _octop_limits(p_queue);
-  v_running integer;
-  v_by_lane jsonb;
-  v_room    integer;
+  v_rules    octop_queues := _octop_limits(p_queue);
+  v_running  integer;
+  v_by_lane  jsonb;
+  v_room     integer;
+  v_marks_at timestamptz[];
+  v_marks_id uuid[];
+  v_front_at timestamptz;
+  v_took     interval;
+  v_due      boolean;
+  v_began    timestamptz;
 begin
   tids := '{}';
   parked := 0;
@@ -159,15 +170,35 @@ begin
     end if;
     p_wanted := least(p_wanted, v_room);
   end if;
-  select c.last_lane, c.tids, c.parked into last_lane, tids, parked
-    from _octop_claim(p_queue, p_wanted, p_types, p_versions, p_held, p_after, p_marks_at, p_marks_id, v_rules, v_by_lane) c;
+  -- A worker that gets less than it wants forgets its marks, and where a limit lets through one by one that is always so. Here it is known what
+  -- "less" is: so the queue has marks too. From the front each second, and when too little lay behind them; where that has become heavy, it takes
+  -- a fiftieth of the time, but is done every minute: as a worker does.
+  select g.marks_at, g.marks_id, g.front_at, g.front_took into v_marks_at, v_marks_id, v_front_at, v_took
+    from _octop_gates g where g.queue = p_queue and g.lane = '' and g.tenant = '' order by g.no desc limit 1;
+  if v_marks_at is not null and coalesce(array_remove(p_marks_at, null), '{}') = '{}' then
+    v_due := clock_timestamp() not between v_front_at and v_front_at + least(interval '1 minute', greatest(interval '1 second', 50 * v_took));
+    if not v_due then
+      select c.last_lane, c.tids, c.parked into last_lane, tids, parked
+        from _octop_claim(p_queue, p_wanted, p_types, p_versions, p_held, p_after, v_marks_at, v_marks_id, v_rules, v_by_lane) c;
+    end if;
+    v_due := v_due or last_lane is null and cardinality(tids) < p_wanted and v_took < interval '200 ms';
+  end if;
+  if v_due is not false then
+    v_began := clock_timestamp();
+    select c.last_lane, c.tids, _octop_claim_limited.parked + c.parked into last_lane, tids, parked
+      from _octop_claim(p_queue, p_wanted, p_types, p_versions, p_held, p_after, p_marks_at, p_marks_id, v_rules, v_by_lane) c;
+    if v_due or coalesce(array_remove(p_marks_at, null), '{}') = '{}' then
+      v_front_at := clock_timestamp();
+      v_took := v_front_at - v_began;
+    end if;
+  end if;
   if tids <> '{}' then
     is_full := coalesce(cardinality(tids) >= v_room, false);
     if v_rules.lane_rate is not null then
       perform _octop_spend_lane_tokens(v_rules, tids);
     end if;
     if v_rules.rate is not null or _octop_is_counted(v_rules) then
-      perform _octop_note_starts(v_rules, tids, v_running);
+      perform _octop_note_starts(v_rules, tids, v_running, v_front_at, v_took);
     end if;
   end if;
 end $$;
@@ -215,8 +246,10 @@ create or replace function _octop_freed(p_queues text[]) returns void
   language plpgsql set search_path from current
 as $$
 declare
+  -- from the end: what is newest is met before the entries of what has ended
   v_waiting text[] := array(select u from unnest(p_queues) u
-                             where exists (select from octop_tasks_live t where t.queue = u and t.status in ('pending', 'failed')));
+                             where (select true from octop_tasks_live t where t.queue = u and t.status in ('pending', 'failed')
+                                     order by t.lane desc, t.priority desc, t.scheduled_at desc, t.id desc limit 1));
 begin
   if v_waiting <> '{}' then
     perform _octop_wake(v_waiting, array_fill('-infinity'::timestamptz, array[cardinality(v_waiting)]));
@@ -252,7 +285,7 @@ begin
   end if;
   select count(*) as n, min(case when g.tokens <= 0 then g.token_at when g.room is null or g.room > 0 then _octop_now() + interval '100 ms' end) filter (where x.is_due) as at
     into v_lanes
-    from _octop_lane_turns(p_queue, '', '', false, 200) l
+    from _octop_lane_turns(p_queue, '', '', false, 200) u cross join lateral unnest(u.lanes, u.tenants) l (lane, tenant)
    cross join lateral (select exists (select from generate_series(0, 9) p cross join lateral (
            select from octop_tasks_live t
             where t.queue = p_queue and t.lane = l.lane collate "C" and t.priority = p and t.status in ('pending', 'failed') and t.scheduled_at <= _octop_now() limit 1) y) as is_due) x

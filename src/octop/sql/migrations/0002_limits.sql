@@ -68,9 +68,14 @@ create table _octop_gates (
   since    timestamptz,
   earlier  uuid[]      not null default '{}',
   starts   integer     not null default 0,
+  marks_at timestamptz[],
+  marks_id uuid[],
+  front_at timestamptz,
+  front_took interval,
   primary key (queue, lane, tenant, no)
 ) with (fillfactor = 50, toast_tuple_target = 128, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
-alter table _octop_gates alter column earlier set storage external;
+-- a long list of ids lies beside the row, and is not written again with each change of it
+alter table _octop_gates alter column earlier set storage external, alter column marks_at set storage plain, alter column marks_id set storage plain;
 comment on table _octop_gates is
   'What gates remember: the token buckets of queues (lane and tenant empty) and of lanes, and from where on the running tasks of a queue are counted. No row = a full bucket, and all are counted. Buckets of lanes that are full again are removed by the sweep.';
 comment on column _octop_gates.queue is 'The queue.';
@@ -83,3 +88,7 @@ comment on column _octop_gates.sure is 'No mark before all transactions with a s
 comment on column _octop_gates.since is 'The mark: tasks that were started earlier are counted only if they are in "earlier". Null = none yet, all that run are counted.';
 comment on column _octop_gates.earlier is 'Ids of the tasks that were started before the mark and may run still.';
 comment on column _octop_gates.starts is 'About how many were started since the mark. Many more than run mean a new mark.';
+comment on column _octop_gates.marks_at is 'By priority, 0 first: scheduled_at of the task without a lane that was claimed last. The next claim begins there, for the same reason as a worker''s marks.';
+comment on column _octop_gates.marks_id is 'By priority: its id.';
+comment on column _octop_gates.front_at is 'When a claim last began at the front.';
+comment on column _octop_gates.front_took is 'How long that took: where it has become heavy, it is done seldom.';
