@@ -27,8 +27,10 @@ from octop.task import OPTIONS, Caller, Options, PreparedCall, Task, checked_id,
 if TYPE_CHECKING:
     import asyncio
 
+    from octop.alerts import Alerts
     from octop.engine.call import Call
     from octop.engine.pools import Pools
+    from octop.holds import Holds
     from octop.queues import Queues
 
 P = ParamSpec("P")
@@ -119,6 +121,20 @@ class Octop:
         from octop.queues import Queues  # noqa: PLC0415 - few applications set limits
 
         return Queues(self._pools)
+
+    @property
+    def holds(self) -> "Holds":
+        """Return the holds of this application's database: hold queues, task types, tenants and lanes, and lift them."""
+        from octop.holds import Holds  # noqa: PLC0415 - few applications hold anything
+
+        return Holds(self._pools)
+
+    @property
+    def alerts(self) -> "Alerts":
+        """Return the alerts of this application's database: read and acknowledge them."""
+        from octop.alerts import Alerts  # noqa: PLC0415 - few applications acknowledge any
+
+        return Alerts(self._pools)
 
     # Registering
 
