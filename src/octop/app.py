@@ -161,6 +161,8 @@ class Octop:
             aliases: Older names under which tasks may still wait.
             run_in: ``loop`` (default for async), ``thread`` (default for def), ``process`` (can be killed).
             queue: Default: ``default``.
+            lane_from: The payload field whose value names the lane, text or a whole number: ``lane_from="account_id"``;
+                a dot leads inside. ``using(lane=…)`` goes before it. Default: no lane.
             priority: 0 (first) to 9 (last); default 5.
             max_retries: Further tries after the first, 0 to 1,000; None = the queue's or the configuration's.
             timeout: Limit of one attempt, seconds or a timedelta, more than 0 and at most 31 days. None = the queue's or
