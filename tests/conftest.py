@@ -33,7 +33,14 @@ _STEERING = {
     ),
     "DATABASE_URL",
 }
-_OUR_OWN = {"OCTOP_TEST_CRON", "OCTOP_TEST_POSTGRES", "OCTOP_TEST_RACE", "OCTOP_TEST_RUN", "OCTOP_TEST_LONG_RUN"}
+_OUR_OWN = {
+    "OCTOP_TEST_CRON",
+    "OCTOP_TEST_LARGE",
+    "OCTOP_TEST_POSTGRES",
+    "OCTOP_TEST_RACE",
+    "OCTOP_TEST_RUN",
+    "OCTOP_TEST_LONG_RUN",
+}
 for _name in os.environ.keys() - _OUR_OWN:
     if _name in _STEERING or _name.startswith(("OCTOP_", "PG")):
         del os.environ[_name]

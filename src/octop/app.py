@@ -27,8 +27,10 @@ from octop.task import OPTIONS, Caller, Options, PreparedCall, Task, checked_id,
 if TYPE_CHECKING:
     import asyncio
 
+    from octop.alerts import Alerts
     from octop.engine.call import Call
     from octop.engine.pools import Pools
+    from octop.holds import Holds
     from octop.queues import Queues
 
 P = ParamSpec("P")
@@ -120,6 +122,20 @@ class Octop:
 
         return Queues(self._pools)
 
+    @property
+    def holds(self) -> "Holds":
+        """Return the holds of this application's database: hold queues, task types, tenants and lanes, and lift them."""
+        from octop.holds import Holds  # noqa: PLC0415 - few applications hold anything
+
+        return Holds(self._pools)
+
+    @property
+    def alerts(self) -> "Alerts":
+        """Return the alerts of this application's database: read and acknowledge them."""
+        from octop.alerts import Alerts  # noqa: PLC0415 - few applications acknowledge any
+
+        return Alerts(self._pools)
+
     # Registering
 
     @overload
@@ -145,6 +161,8 @@ class Octop:
             aliases: Older names under which tasks may still wait.
             run_in: ``loop`` (default for async), ``thread`` (default for def), ``process`` (can be killed).
             queue: Default: ``default``.
+            lane_from: The payload field whose value names the lane, text or a whole number: ``lane_from="account_id"``;
+                a dot leads inside. ``using(lane=…)`` goes before it. Default: no lane.
             priority: 0 (first) to 9 (last); default 5.
             max_retries: Further tries after the first, 0 to 1,000; None = the queue's or the configuration's.
             timeout: Limit of one attempt, seconds or a timedelta, more than 0 and at most 31 days. None = the queue's or

@@ -106,16 +106,27 @@ class Queues:
         return self._pools.run(_set_call(queue, values))
 
     async def show(self, queue: str) -> dict[str, Any] | None:
-        """Return all about a queue, as ``octop queues show --json``: values, limits that hold now and what is used; None = nobody knows it.
+        """Return all about a queue, as ``octop queues show --json``: values, who set each, limits that hold now and what is used.
 
         Args:
             queue: Its name.
+
+        Returns:
+            None where nobody knows it.
         """
-        return await self._pools.run_async(_show_call(queue))
+        return _told(await self._pools.run_async(_show_call(queue)))
 
     def show_sync(self, queue: str) -> dict[str, Any] | None:
         """Return all about a queue; see ``show``."""
-        return self._pools.run(_show_call(queue))
+        return _told(self._pools.run(_show_call(queue)))
+
+    async def list(self) -> Sequence[dict[str, Any]]:
+        """Return all queues, as ``octop queues list --json``: what waits, values, who set each, limits that hold now, what is used."""
+        return [_with_origins(row) for row in await self._pools.run_async(_list_call())]
+
+    def list_sync(self) -> Sequence[dict[str, Any]]:
+        """Return all queues; see ``list``."""
+        return [_with_origins(row) for row in self._pools.run(_list_call())]
 
 
 def queue_values(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,3 +160,19 @@ def _show_call(queue: str) -> "Call[dict[str, Any] | None]":
     from octop.engine import steering  # noqa: PLC0415 - likewise
 
     return steering.queue(queue)
+
+
+def _list_call() -> "Call[list[dict[str, Any]]]":
+    from octop.engine import steering  # noqa: PLC0415 - likewise
+
+    return steering.list_queues(with_origins=True)
+
+
+def _told(row: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if row is None else _with_origins(row)
+
+
+def _with_origins(row: dict[str, Any]) -> dict[str, Any]:
+    from octop.engine import steering  # noqa: PLC0415 - likewise
+
+    return steering.with_origins(row)

@@ -57,7 +57,7 @@ class Options(NamedTuple):
     """
 
     queue: str | None = None
-    lane: str = ""
+    lane: str | None = None
     tenant: str = ""
     priority: int | None = None
     scheduled_at: str | None = None
@@ -110,7 +110,7 @@ class Caller(Generic[P, R_co]):
         options: How.
     """
 
-    __slots__ = ("_app", "_definition", "_name", "_options", "_said")
+    __slots__ = ("_app", "_definition", "_lane_from", "_name", "_options", "_said")
 
     def __init__(self, app: Enqueuer, definition: TaskDefinition | str, options: Options) -> None:
         """Keep the three together."""
@@ -119,6 +119,7 @@ class Caller(Generic[P, R_co]):
         self._name = definition if isinstance(definition, str) else definition.name
         self._options = options
         self._said = _said(self._definition, options)
+        self._lane_from = _lane_field(self._definition, options)
 
     if not TYPE_CHECKING:  # a checker knows by itself that there is no such name
 
@@ -165,11 +166,16 @@ class Caller(Generic[P, R_co]):
     def prepared(self, args: Sequence[object], kwargs: Mapping[str, object]) -> PreparedCall[R_co]:
         """Bind arguments that were collected elsewhere; see ``call``."""
         definition, options = self._definition, self._options
+        lane = None
         if definition is None:
             payload, decode = _payload_by_name(args, kwargs), plain_result
+        elif self._lane_from is not None:
+            (payload, lane), decode = definition.bind_in_lane(args, kwargs, options.unique_by), definition.decode_result
         else:
             payload, decode = definition.bind(args, kwargs, options.unique_by), definition.decode_result
         new = NewTask._make((self._name, payload, options.id or new_id(), *self._said))
+        if lane is not None:
+            new = new._replace(lane=lane)
         if (meta := self._app.with_riders(self._name, options.meta)) is not options.meta:
             new = new._replace(meta=meta)
         return PreparedCall(new, options.connection, decode, options.id is None)
@@ -202,7 +208,8 @@ class Caller(Generic[P, R_co]):
 
         Args:
             queue: 1 to 200 characters.
-            lane: The lane inside the queue (a customer, an account), at most 200 characters.
+            lane: The lane inside the queue (a customer, an account), at most 200 characters; empty = none. It goes before
+                the task type's ``lane_from``.
             tenant: Whose task it is, at most 200 characters.
             priority: 0 (first) to 9 (last).
             delay: Seconds or a timedelta from now on the database's clock, 0 or more. Replaces an ``at`` said earlier.
@@ -297,7 +304,7 @@ def _said(definition: TaskDefinition | None, options: Options) -> tuple[object, 
         "",
         "",
         options.queue,
-        options.lane,
+        options.lane or "",
         options.tenant,
         options.priority,
         options.scheduled_at,
@@ -316,6 +323,23 @@ def _said(definition: TaskDefinition | None, options: Options) -> tuple[object, 
         on_conflict=options.on_conflict if unique else None,
     )
     return same[3:]
+
+
+def _lane_field(definition: TaskDefinition | None, options: Options) -> str | None:
+    """Return the payload field that names the lane; None = none does, or the options do.
+
+    Raises:
+        InvalidOptionError: A conflict would replace the payload of a task that stays in the lane of the old one.
+    """
+    if definition is None or definition.lane_from is None or options.lane is not None:
+        return None
+    keyed_by_it = options.unique_by is not None and (not options.unique_by or definition.lane_from in options.unique_by)
+    if options.on_conflict == "replace" and not keyed_by_it:
+        message = f"on_conflict='replace' could give a task of {definition.name} a payload of another lane than its own"
+        raise InvalidOptionError(
+            message, hint=f"Name {definition.lane_from!r}, its lane_from, among the fields of unique."
+        )
+    return definition.lane_from
 
 
 def options_of(definition: TaskDefinition) -> Options:

@@ -34,7 +34,7 @@ def test_limits_are_set_shown_with_who_set_them_and_what_is_used_and_taken_back(
     for part in (
         "global limit  20  (operator ",
         "rate          100/m  (operator ",
-        "1 of 20 at once; 9 of 10 starts left\n",
+        "1 of 20 at once; 1 of 2 in the lane acme; 9 of 10 starts left\n",
     ):
         assert part in text
     lanes = octop.json("lanes", "list", "mail")
@@ -52,6 +52,44 @@ def test_limits_are_set_shown_with_who_set_them_and_what_is_used_and_taken_back(
     row = octop.json("queues", "show", "mail")
     assert row["limits_now"] is None
     assert octop.json("queues", "reset", "mail")["changed"] is False
+
+
+def test_the_list_shows_every_limit_with_what_is_used_of_it(octop, rows, hire):
+    assert "No queue yet" in octop("queues", "list") + octop.err
+    worker = hire(queues=["mail"])
+    octop(
+        "queues", "set", "mail", "--global-limit", 20, "--lane-limit", 2, "--rate", "100/m", "--burst", 10, "--limit", 5
+    )
+    octop("queues", "set", "mail", "--lane-rate", "1/h", "--ordered", "--ageing", "1m", "--watermark", 1000)
+    octop("queues", "set", "slow", "--windows", '[{"from": "00:00", "until": "00:00", "global_limit": 3}]', "--yes")
+    octop("queues", "set", "slow", "--critical", "no")
+    enqueued = [add(rows, queue="mail", lane=lane) for lane in "abc"]
+    worker.claim(2)
+    cells = {line.split()[0]: line for line in octop("queues", "list").splitlines()}
+    assert (
+        "worker 5, global 2/20, lane 2, rate 100/m (8/10 left), lane rate 1/h, ordered, ageing 1m, watermark 1/1000"
+        in cells["mail"]
+    )
+    assert "global 0/3, window open, not critical" in cells["slow"]
+    mail, slow = octop.json("queues", "list")
+    # the same numbers as the gates of the claim, and as show
+    gate = rows.execute("select running, tokens, room from octop_queue_limits where name = 'mail'").fetchone()
+    assert (
+        (mail["limits_now"]["running"], mail["limits_now"]["tokens"], mail["limits_now"]["room"]) == gate == (2, 8, 8)
+    )
+    assert (slow["global_limit"], slow["limits_now"]["global_limit"]) == (None, 3)
+    shown = octop.json("queues", "show", "mail")
+    assert {key: shown[key] for key in mail if "seconds" not in key} == {
+        key: mail[key] for key in mail if "seconds" not in key
+    }
+    role = rows.execute("select session_user::text").fetchone()[0]
+    assert (mail["origins"]["global_limit"]["origin"], mail["origins"]["global_limit"]["role"]) == ("operator", role)
+    assert mail["origins"]["global_limit"]["at"] is not None
+    assert [each["running"] for each in shown["served_by"]] == [2]
+    # what is used is given back by the end of the task
+    rows.execute("select octop_delete(%s)", (enqueued[2],))
+    assert octop.json("queues", "show", "mail")["busiest_lane"] == {"lane": "a", "tenant": "", "running": 1}
+    assert ", runs 2 of 5)" in octop("queues", "show", "mail")
 
 
 @pytest.mark.parametrize(
@@ -99,6 +137,9 @@ def test_an_application_sets_limits_in_both_forms(octop, database):
     again = app.queues.show_sync("mail")
     assert again is not None
     assert {**again, "limits_now": shown["limits_now"]} == shown
+    assert again["origins"]["rate"]["origin"] == "operator"
+    (listed,) = app.queues.list_sync()
+    assert {key: again[key] for key in listed} == listed
     assert app.queues.show_sync("nosuch") is None
     with pytest.raises(TypeError, match="no value named speed"):
         app.queues.set_sync("mail", speed=1)

@@ -146,7 +146,7 @@ def test_show_says_what_waits_who_set_what_who_serves_and_why_it_is_paused(octop
         "time limit    2m  (operator ",
         f"paused        by {role}, ",
         ": night\n",
-        "workers       one (host, pid 4711, alive)\n",
+        "workers       one (host, pid 4711, alive, runs 0 of 5)\n",
         "task types    send (2 waiting)\n              stranger (1 waiting)\n",
     ):
         assert part in text

@@ -91,7 +91,7 @@ async def test_a_new_queue_is_registered_again_until_the_database_has_taken_note
     definition = define(send)
     made = runtime(definition)
     made.registration._queue_count = len(made._pools)
-    settings = Settings(1, {}, {}, frozenset(), {definition.name: "elsewhere"})
+    settings = Settings(1, {}, {}, frozenset(), frozenset(), {definition.name: "elsewhere"})
     made._control_link = FakeLink(octop_control=Control(1, [], []), octop_settings=settings, octop_register=register)
     made._control_link.close = lambda: asyncio.sleep(0)
     async with asyncio.TaskGroup() as group:

@@ -11,7 +11,8 @@ from octop.cli.groups import Group
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.moments import spoken
 from octop.cli.policy import check_end, end_options
-from octop.engine import calls, steering
+from octop.engine import calls
+from octop.engine.calls.holds import list_holds
 
 COLUMNS: Final = (
     Column("holds"),
@@ -62,7 +63,7 @@ def holds() -> None:
 @pass_invocation
 def list_(invocation: Invocation) -> None:
     """List the holds, the oldest first, with how many tasks were set aside for each."""
-    rows = invocation.ask(steering.list_holds())
+    rows = invocation.ask(list_holds())
     if invocation.as_json:
         invocation.output.json(rows)
         return

@@ -20,6 +20,17 @@ if TYPE_CHECKING:
     R = TypeVar("R")
 
 COUNT_MAX: Final = 1_000_000
+_NOW: Final = (
+    "global_limit",
+    "lane_limit",
+    "rate",
+    "lane_rate",
+    "ordered",
+    "lane_weights",
+    "ageing_seconds",
+    "window_open",
+    "windows_change_at",
+)
 
 
 class Rate(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2; 8.1 cannot subscript it
@@ -175,16 +186,53 @@ def _window(window: Mapping[str, Any]) -> str:
     return f"{days}{window['from']} to {window['until']} {window.get('timezone', 'UTC')}: {limits}"
 
 
-def used_told(now: Mapping[str, Any] | None) -> str:
-    """Return what is used of the limits in this moment; ``-`` where there are none."""
-    if now is None:
-        return "-"
+def used_told(row: Mapping[str, Any]) -> str:
+    """Return what is used of the limits of a queue in this moment; ``-`` where there are none.
+
+    Args:
+        row: Of ``octop.engine.steering.queue``.
+    """
+    now = row["limits_now"]
     parts = []
-    if now["global_limit"] is not None:
-        parts.append(f"{now['running']} of {now['global_limit']} at once")
-    if now["rate"] is not None:
-        next_at = f", the next at {shortened(now['next_token_at'])}" if now["next_token_at"] else ""
-        parts.append(f"{now['tokens']} of {now['burst']} starts left{next_at}")
-    if now["window_open"]:
-        parts.append(f"a window is open until {shortened(now['windows_change_at'])}")
-    return "; ".join(parts) or f"{now['running']} running"
+    if now is not None:
+        if now["global_limit"] is not None:
+            parts.append(f"{now['running']} of {now['global_limit']} at once")
+        if (busiest := row["busiest_lane"]) is not None:
+            parts.append(f"{busiest['running']} of {now['lane_limit']} in the lane {busiest['lane']}")
+        if now["rate"] is not None:
+            next_at = f", the next at {shortened(now['next_token_at'])}" if now["next_token_at"] else ""
+            parts.append(f"{now['tokens']} of {now['burst']} starts left{next_at}")
+        if now["window_open"]:
+            parts.append(f"a window is open until {shortened(now['windows_change_at'])}")
+    if row["watermark_high"] is not None:
+        parts.append(f"{row['due']} of {row['watermark_high']} due")
+    return "; ".join(parts) or ("-" if now is None else f"{now['running']} running")
+
+
+def limits_used(row: Mapping[str, Any]) -> str:
+    """Return in one cell which limits of a queue hold now, an open window included, with what is used of them.
+
+    Args:
+        row: Of ``octop.engine.steering.list_queues``.
+
+    Example:
+        >>> from collections import defaultdict
+        >>> now = defaultdict(lambda: None, global_limit=20, running=7, lane_limit=2, rate=100 / 60, tokens=0, burst=5)
+        >>> limits_used({"worker_limit": 3, "limits_now": now, "watermark_high": None, "critical": None})
+        'worker 3, global 7/20, lane 2, rate 100/m (0/5 left)'
+    """
+    now: Mapping[str, Any] = row["limits_now"] or dict.fromkeys(_NOW)
+    parts = [
+        None if row["worker_limit"] is None else f"worker {row['worker_limit']}",
+        None if now["global_limit"] is None else f"global {now['running']}/{now['global_limit']}",
+        None if now["lane_limit"] is None else f"lane {now['lane_limit']}",
+        None if now["rate"] is None else f"rate {spoken_rate(now['rate'])} ({now['tokens']}/{now['burst']} left)",
+        None if now["lane_rate"] is None else f"lane rate {spoken_rate(now['lane_rate'])}",
+        "ordered" if now["ordered"] else None,
+        "weights" if now["lane_weights"] else None,
+        f"ageing {spoken(float(now['ageing_seconds']))}" if now["ageing_seconds"] else None,
+        "window open" if now["window_open"] else "windows" if now["windows_change_at"] else None,
+        None if row["watermark_high"] is None else f"watermark {row['due']}/{row['watermark_high']}",
+        "not critical" if row["critical"] is False else None,
+    ]
+    return ", ".join(filter(None, parts))

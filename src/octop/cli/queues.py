@@ -11,9 +11,9 @@ from octop.cli.columns import Column
 from octop.cli.completing import queue_names
 from octop.cli.groups import Group
 from octop.cli.invocation import Invocation, global_options, pass_invocation
-from octop.cli.limits import limit_options, limits_given, shown_limit, used_told
+from octop.cli.limits import limit_options, limits_given, limits_used, shown_limit, used_told
 from octop.cli.moments import spoken
-from octop.cli.origin import policy_origins, told
+from octop.cli.origin import told
 from octop.cli.policy import (
     LIMIT_MAX,
     WORDS,
@@ -48,8 +48,8 @@ COLUMNS: Final = (
     Column("running", right=True, short="run"),
     Column("blocked", right=True, short="blkd", rank=2),
     Column("oldest due", right=True, short="oldest", rank=1),
-    Column("limit", right=True),
     Column("workers", right=True, short="wrk", rank=4),
+    Column("limits", width_min=14),
     Column("paused", width_min=8),
 )
 
@@ -72,10 +72,13 @@ def queues() -> None:
 @global_options(reads=True)
 @pass_invocation
 def list_(invocation: Invocation) -> None:
-    """List the queues with what waits and runs in each."""
-    rows = invocation.ask(steering.list_queues())
+    """List the queues with what waits and runs in each, and their limits with what is used of them now.
+
+    7/20 is 7 used of 20. Of lanes: octop lanes list. Who set them: octop queues show, or --json.
+    """
+    rows = invocation.ask(steering.list_queues(with_origins=invocation.as_json))
     if invocation.as_json:
-        invocation.output.json(rows)
+        invocation.output.json([steering.with_origins(row) for row in rows])
         return
     invocation.output.table(
         COLUMNS,
@@ -87,8 +90,8 @@ def list_(invocation: Invocation) -> None:
                 row["running"],
                 row["blocked"],
                 spoken(row["oldest_due_seconds"]),
-                row["worker_limit"],
                 row["workers"],
+                limits_used(row),
                 (row["pause_reason"] or "yes") if row["paused"] else "no",
             ]
             for row in rows
@@ -106,8 +109,7 @@ def show(invocation: Invocation, queue: str) -> None:
     row = invocation.ask(steering.queue(queue))
     if row is None:
         raise _unknown(invocation, queue)
-    row["origins"] = policy_origins(row, (*steering.QUEUE_VALUES, *steering.LIMITS))
-    del row["set_by"]
+    row = steering.with_origins(row)
     if invocation.as_json:
         invocation.output.json(row)
         return
@@ -125,7 +127,7 @@ def show(invocation: Invocation, queue: str) -> None:
             ("paused", hold_told(row["paused_by"], row["paused_at"], row["pause_reason"], row["pause_ends_at"])),
             *values,
             *_limits_told(row),
-            ("workers", "\n".join(map(worker_told, row["served_by"]))),
+            ("workers", "\n".join(worker_told(each, _runs(each, row)) for each in row["served_by"])),
             ("task types", "\n".join(f"{y['name']} ({y['waiting']:,} waiting)" for y in row["task_types"])),
         ]
     )
@@ -263,7 +265,12 @@ def _limits_told(row: dict[str, Any]) -> list[tuple[str, str]]:
         for column in steering.LIMITS
         if row[column] is not None
     ]
-    return [*told_, ("used now", used_told(row["limits_now"]))] if told_ else []
+    return [*told_, ("used now", used_told(row))] if told_ else []
+
+
+def _runs(worker: dict[str, Any], row: dict[str, Any]) -> str:
+    """Return what is used of the limit of each worker process."""
+    return "" if row["worker_limit"] is None else f", runs {worker['running']} of {row['worker_limit']}"
 
 
 def _unknown(invocation: Invocation, queue: str) -> UnknownQueueError:

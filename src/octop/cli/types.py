@@ -11,7 +11,6 @@ from octop.cli.completing import queue_names, task_type_names
 from octop.cli.groups import Group
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.moments import spoken
-from octop.cli.origin import policy_origins
 from octop.cli.policy import (
     NO_QUEUE,
     OrDefault,
@@ -35,6 +34,7 @@ from octop.engine import calls, names, steering
 from octop.engine.call import Call, run
 from octop.engine.transaction import transaction
 from octop.model.errors import TaskStatusError, UnknownTaskTypeError
+from octop.model.origins import policy_origins
 
 R = TypeVar("R")
 

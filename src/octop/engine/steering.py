@@ -5,10 +5,11 @@ the operator's grants allow it, triggers check it, write it to the audit and let
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, LiteralString
 
 from octop.engine.call import Call
 from octop.engine.rows import Row, many, one
+from octop.model.origins import policy_origins
 
 QUEUE_VALUES: Final = ("worker_limit", "max_retries", "timeout_seconds", "retry_policy")
 LIMITS: Final = (
@@ -40,52 +41,48 @@ TYPE_VALUES: Final = (
 # --- queues -----------------------------------------------------------------------------------------------------------
 
 
-def list_queues() -> Call[list[Row]]:
-    """Read all queues with what waits and runs, who paused them, and how many workers serve them."""
-    return many(
-        """
-        select to_jsonb(q)
-               || jsonb_build_object('oldest_due_seconds', extract(epoch from _octop_now() - q.oldest_due_at))
-          from octop_queue_summary q order by q.name
-        """
-    )
+# What both reads of queues say of each: the row of the summary, values that are set, and what is used of the limits, from the gates that
+# the claim asks.
+_QUEUE: Final[LiteralString] = """
+               to_jsonb(s) || jsonb_build_object(
+                 'oldest_due_seconds', extract(epoch from _octop_now() - s.oldest_due_at),
+                 'limits_now', to_jsonb(l) - 'name')
+               || (select jsonb_object_agg(k, to_jsonb(q) -> k) from unnest(%(values)s::text[]) k)
+"""
+_ORIGINS: Final[LiteralString] = """
+               jsonb_build_object('declared', coalesce(q.declared, '{}'),
+                 'set_by', (select coalesce(jsonb_object_agg(x.key, jsonb_build_object('role', x.role, 'at', x.at)), '{}')
+                    from (select distinct on (k.key) k.key, a.role, a.at
+                            from octop_audit a cross join unnest(%(values)s::text[]) k (key)
+                           where a.subject = s.name and a.action = 'set queue'
+                             and a.detail #> array['from', k.key] is distinct from a.detail #> array['to', k.key]
+                           order by k.key, a.seq desc) x))
+"""
+_QUEUES: Final[LiteralString] = """
+          from octop_queue_summary s
+          left join octop_queues q on q.name = s.name
+          left join octop_queue_limits l on l.name = s.name
+"""
 
-
-def queue(name: str) -> Call[Row | None]:
-    """Read all about one queue; None when nothing has ever named it.
-
-    Returns:
-        A row of ``list_queues`` with ``max_retries``, ``timeout_seconds``, ``retry_policy``, ``LIMITS``, ``limits_now`` (what
-        holds and is used in this moment, as in ``octop_queue_limits``; None = no limits), ``declared``, ``set_by`` (by column:
-        role and moment of its last change), ``served_by`` (living workers), ``task_types`` (those that name the
-        queue as theirs, or wait in it, with counts among the first 10,000) and ``ended`` (totals by status).
-    """
-    return Call(
-        """
+_COUNTED: Final[LiteralString] = """
         with counted as materialized (
           select x.task_type, count(*) as n
             from (select t.task_type from octop_tasks t
                    where t.status in ('pending', 'failed') and t.queue = %(name)s::text limit 10000) x
            group by x.task_type
         )
-        select to_jsonb(s) || jsonb_build_object(
-          'oldest_due_seconds', extract(epoch from _octop_now() - s.oldest_due_at),
-          'max_retries', q.max_retries, 'timeout_seconds', q.timeout_seconds, 'retry_policy', q.retry_policy,
-          'global_limit', q.global_limit, 'lane_limit', q.lane_limit, 'rate', q.rate, 'burst', q.burst,
-          'lane_rate', q.lane_rate, 'lane_burst', q.lane_burst, 'ordered', q.ordered, 'lane_weights', q.lane_weights,
-          'ageing_seconds', q.ageing_seconds, 'windows', q.windows,
-          'watermark_high', q.watermark_high, 'watermark_low', q.watermark_low, 'critical', q.critical,
-          'limits_now', (select to_jsonb(l) - 'name' from octop_queue_limits l where l.name = s.name),
-          'declared', coalesce(q.declared, '{}'),
-          'set_by', (select coalesce(jsonb_object_agg(x.key, jsonb_build_object('role', x.role, 'at', x.at)), '{}')
-             from (select distinct on (k.key) k.key, a.role, a.at
-                     from octop_audit a cross join unnest(%(values)s::text[]) k (key)
-                    where a.subject = s.name and a.action = 'set queue'
-                      and a.detail #> array['from', k.key] is distinct from a.detail #> array['to', k.key]
-                    order by k.key, a.seq desc) x),
+        select """
+_MORE: Final[LiteralString] = """ || jsonb_build_object(
           'served_by', (select coalesce(jsonb_agg(jsonb_build_object('id', w.id, 'name', w.name, 'host', w.host,
-                                        'pid', w.pid, 'state', w.state) order by w.started_at, w.id), '[]')
+                                        'pid', w.pid, 'state', w.state,
+                                        'running', (select count(*) from octop_tasks t where t.status = 'running'
+                                                       and t.queue = s.name and t.worker_id = w.id))
+                                        order by w.started_at, w.id), '[]')
              from octop_worker_summary w where s.name = any (w.queues) and w.state <> 'silent'),
+          'busiest_lane', case when l.lane_limit is not null then (
+             select jsonb_build_object('lane', t.lane, 'tenant', t.tenant, 'running', count(*)) from octop_tasks t
+              where t.status = 'running' and t.queue = s.name and t.lane <> ''
+              group by t.lane, t.tenant order by count(*) desc, t.lane, t.tenant limit 1) end,
           'task_types', (select coalesce(jsonb_agg(jsonb_build_object('name', y.name, 'waiting', coalesce(c.n, 0))
                                                    order by y.name), '[]')
              from (select t.name from octop_task_types t where coalesce(t.queue, 'default') = s.name
@@ -94,13 +91,50 @@ def queue(name: str) -> Call[Row | None]:
           'ended', (select coalesce(jsonb_object_agg(e.status, e.total), '{}')
              from (select p.status, sum(p.total) as total from octop_throughput p
                     where p.queue = s.name group by p.status) e))
-          from octop_queue_summary s
-          left join octop_queues q on q.name = s.name
-         where s.name = %(name)s::text
-        """,
+        """
+
+
+def list_queues(*, with_origins: bool = False) -> Call[list[Row]]:
+    """Read all queues with what waits and runs, their values and limits, who paused them, and how many workers serve them.
+
+    Args:
+        with_origins: Also ``declared`` and ``set_by``, as in ``queue``; that looks into the audit for each of them.
+
+    Returns:
+        The columns of ``octop_queue_summary``, ``oldest_due_seconds``, ``QUEUE_VALUES``, ``LIMITS``, and ``limits_now`` (what holds and is
+        used in this moment, as in ``octop_queue_limits``; None = no limits).
+    """
+    return many(
+        "select "
+        + _QUEUE
+        + " || case when %(with_origins)s::boolean then "
+        + _ORIGINS
+        + " else '{}' end"
+        + _QUEUES
+        + " order by s.name",
+        {"values": [*QUEUE_VALUES, *LIMITS], "with_origins": with_origins},
+    )
+
+
+def queue(name: str) -> Call[Row | None]:
+    """Read all about one queue; None when nothing has ever named it.
+
+    Returns:
+        A row of ``list_queues`` with ``declared``, ``set_by`` (by column: role and moment of its last change), ``served_by`` (living
+        workers, and how many of its tasks each runs), ``busiest_lane`` (the lane that runs most, where lanes have a limit), ``task_types``
+        (those that name the queue as theirs, or wait in it, with counts among the first 10,000) and ``ended`` (totals by status).
+    """
+    return Call(
+        _COUNTED + _QUEUE + " || " + _ORIGINS + _MORE + _QUEUES + " where s.name = %(name)s::text",
         {"name": name, "values": [*QUEUE_VALUES, *LIMITS]},
         one,
     )
+
+
+def with_origins(row: Row) -> Row:
+    """Return a queue that was read ``with_origins`` with who says each of its values: ``origins`` in place of ``set_by``."""
+    origins = policy_origins(row, (*QUEUE_VALUES, *LIMITS))
+    return {key: value for key, value in row.items() if key != "set_by"} | {"origins": origins}
 
 
 def queue_is_known(queue: str) -> Call[bool]:
@@ -160,25 +194,6 @@ def queue_is_unused(queue: str) -> Call[bool]:
 def forget_queue(queue: str) -> Call[bool]:
     """Delete the row of a queue that nothing uses; answer whether there was one."""
     return Call("delete from octop_queues q where q.name = %(queue)s::text returning q.name", {"queue": queue}, bool)
-
-
-# --- holds ------------------------------------------------------------------------------------------------------------
-
-
-def list_holds() -> Call[list[Row]]:
-    """Read all holds that have not ended, the oldest first: the columns of ``octop_holds``, ``seconds``, ``ends_in_seconds`` and
-    ``parked``, the tasks that wait for it, at most 10,000.
-    """
-    return many(
-        """
-        select to_jsonb(h) || jsonb_build_object(
-                 'seconds', extract(epoch from _octop_now() - h.created_at),
-                 'ends_in_seconds', extract(epoch from h.ends_at - _octop_now()),
-                 'parked', (select count(*) from (select from octop_tasks t
-                              where t.status = 'blocked' and t.blocked_by = 'hold:' || h.id limit 10000) x))
-          from octop_holds h where coalesce(h.ends_at > _octop_now(), true) order by h.id
-        """
-    )
 
 
 # --- task types -------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from octop.model.errors import (
     PayloadTooLargeError,
 )
 from octop.model.json_text import RefusedError, from_text, to_text
+from octop.model.lane import checked_lane_field, lane_of
 from octop.model.options import (
     checked_flag,
     checked_name,
@@ -51,6 +52,7 @@ class TaskOptions(TypedDict, total=False):
     aliases: Sequence[str]
     run_in: RunIn | None
     queue: str | None
+    lane_from: str | None
     priority: int | None
     max_retries: int | None
     timeout: float | timedelta | None
@@ -79,6 +81,7 @@ class TaskDefinition:
         tags: Labels of each task, unless ``using(tags=…)`` says otherwise.
         transactional: Its success commits with what it did on ``octop.current().connection``.
         unique: What makes its tasks unique, unless ``using`` says otherwise.
+        lane_from: The payload field that names the lane, unless ``using`` does; None = tasks without a lane.
         batch: Its function gets a list of tasks; None = one.
     """
 
@@ -90,6 +93,7 @@ class TaskDefinition:
     tags: tuple[str, ...] = ()
     transactional: bool = False
     unique: Unique = field(default_factory=Unique)
+    lane_from: str | None = None
     batch: Batch | None = None
     _plan: Plan | None = field(default=None, repr=False)
 
@@ -142,12 +146,37 @@ class TaskDefinition:
             InvalidTimeError: A datetime without a zone.
             PayloadTooLargeError: More than 64 million characters; the limit in force is the database's to check.
         """
+        return self._written(self._bound(args, kwargs, unique_by))
+
+    def bind_in_lane(
+        self, args: Sequence[object], kwargs: Mapping[str, object], unique_by: Sequence[str] | None = None
+    ) -> tuple[str, str]:
+        """Return payload and lane of one call, of a type whose lanes are named by a field; see ``bind``.
+
+        Raises:
+            InvalidArgumentsError: The field is not there, or what stands in it names no lane.
+        """
+        values = self._bound(args, kwargs, unique_by)
+        return self._written(values), lane_of(values, self.lane_from or "", self.name)
+
+    def _stored_defaults(self, plan: Plan, unique_by: Sequence[str] | None) -> set[str]:
+        """Return the parameters whose defaults are stored too, because keys and lanes are made of what is stored."""
+        names: set[str] = set()
+        if unique_by is not None:
+            names = {field.partition(".")[0] for field in unique_by} or set(plan.defaults)
+        if self.lane_from is not None:
+            names.add(self.lane_from.partition(".")[0])
+        return names & plan.defaults.keys()
+
+    def _bound(
+        self, args: Sequence[object], kwargs: Mapping[str, object], unique_by: Sequence[str] | None
+    ) -> dict[str, object]:
         plan = self._plan or self.plan
         simple = not args and plan.required <= kwargs.keys() <= plan.allowed
         values = dict(kwargs) if simple else self._named(plan, args, kwargs)
-        if unique_by is not None:
-            names = {field.partition(".")[0] for field in unique_by} or plan.defaults.keys()
-            values.update({name: plan.defaults[name] for name in names & plan.defaults.keys() if name not in values})
+        if unique_by is not None or self.lane_from is not None:
+            stored = self._stored_defaults(plan, unique_by)
+            values.update({name: plan.defaults[name] for name in stored if name not in values})
         codecs = plan.codecs
         name = ""
         try:
@@ -160,6 +189,9 @@ class TaskDefinition:
         except RecursionError as error:
             reason = "nested too deeply, or a value that contains itself"
             raise RefusedError(reason).within(name).when_encoding() from error
+        return values
+
+    def _written(self, values: Mapping[str, object]) -> str:
         text = to_text(values)
         if len(text) > PAYLOAD_CHARACTERS_MAX:
             message = (
@@ -321,6 +353,7 @@ def define(
     aliases: Sequence[str] = (),
     run_in: RunIn | None = None,
     queue: str | None = None,
+    lane_from: str | None = None,
     priority: int | None = None,
     max_retries: int | None = None,
     timeout: float | timedelta | None = None,
@@ -374,6 +407,7 @@ def define(
         tuple(checked_tags(tags)),
         transactional=_transactional(function, transactional),
         unique=_unique(function, unique, unique_scope, on_conflict, batch=batch_size is not None),
+        lane_from=None if lane_from is None else _lane_from(function, lane_from, batch=batch_size is not None),
         batch=_batch(function, final_name, batch_size, batch_wait, place, transactional=transactional),
     )
 
@@ -387,13 +421,25 @@ def _unique(function: Callable[..., Any], fields: object, scope: object, rule: o
     if found.unique_by is None and (found.unique_scope or found.on_conflict):
         message = f"unique_scope and on_conflict of {function.__qualname__} say nothing without unique"
         raise InvalidOptionError(message, hint='Name its fields: unique=("user_id",), or True for all of them.')
-    parameters = inspect.signature(function).parameters
-    if not batch and all(each.kind is not each.VAR_KEYWORD for each in parameters.values()):
-        for field in found.unique_by or ():
-            if field.partition(".")[0] not in parameters and field not in parameters:
-                message = f"unique names {field!r}, and {function.__qualname__} has no such parameter"
-                raise InvalidOptionError(message, hint=f"It has: {', '.join(parameters) or 'none'}.")
+    if not batch:
+        _check_fields(function, "unique", found.unique_by or ())
     return found
+
+
+def _lane_from(function: Callable[..., Any], said: object, *, batch: bool) -> str:
+    field = checked_lane_field(said)
+    if not batch:
+        _check_fields(function, "lane_from", (field,))
+    return field
+
+
+def _check_fields(function: Callable[..., Any], option: str, fields: Sequence[str]) -> None:
+    names = inspect.signature(function).parameters
+    if any(each.kind is each.VAR_KEYWORD for each in names.values()):
+        return
+    if unknown := [each for each in fields if each.partition(".")[0] not in names and each not in names]:
+        message = f"{option} names {unknown[0]!r}, and {function.__qualname__} has no such parameter"
+        raise InvalidOptionError(message, hint=f"It has: {', '.join(names) or 'none'}.")
 
 
 def _check_function(function: object) -> None:

@@ -17,6 +17,8 @@ DELAY_DAYS_MAX: Final = 36_500
 RETRIES_MAX: Final = 1_000
 VERSION_MAX: Final = 1_000
 TAGS_MAX: Final = 50
+_SECONDS_OF: Final = {"at": "delay", "ends_at": "ends_in"}
+"""Of a moment, what takes the same as a time from now."""
 __tracebackhide__ = True  # a test that fails in here shows the line that called
 
 
@@ -132,20 +134,20 @@ def checked_delay(value: object, what: str = "delay", *, days_max: int = DELAY_D
     raise InvalidOptionError(message)
 
 
-def checked_moment(value: object) -> str:
+def checked_moment(value: object, what: str = "at") -> str:
     """Return an aware moment as ISO 8601 text with offset, or refuse it.
 
     Raises:
         InvalidTimeError: Not a datetime, naive, or outside of the years 2000 to 2999.
     """
     if not isinstance(value, datetime):
-        message = f"at is an aware datetime, not {type(value).__name__} {value!r}"
-        raise InvalidTimeError(message, hint="For a wait in seconds use delay.")
+        message = f"{what} is an aware datetime, not {type(value).__name__} {value!r}"
+        raise InvalidTimeError(message, hint=f"For a wait in seconds use {_SECONDS_OF[what]}.")
     if value.utcoffset() is None:
-        message = f"at={value.isoformat()} is naive: it means another instant on each machine"
+        message = f"{what}={value.isoformat()} is naive: it means another instant on each machine"
         raise InvalidTimeError(message, hint="Give it a zone: datetime(…, tzinfo=UTC) or .astimezone().")
     if not 2000 < value.year < 2999:
-        message = f"at={value.isoformat()} is absurd: a moment lies between 2001 and 2998"
+        message = f"{what}={value.isoformat()} is absurd: a moment lies between 2001 and 2998"
         raise InvalidTimeError(message)
     return value.isoformat()
 

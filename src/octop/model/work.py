@@ -107,7 +107,8 @@ class Settings:
         version: The control version that they belong to.
         values: All keys of ``octop_config``; None only where the key allows it.
         worker_limits: By queue, the operator's limit per worker process.
-        held_queues: Queues that are paused.
+        held_queues: Queues that are paused until somebody resumes them: they are not asked for.
+        paused_queues: All queues that are paused: nothing of them begins.
         type_queues: By task type, the queue for tasks that name none.
     """
 
@@ -115,6 +116,7 @@ class Settings:
     values: Mapping[str, float | None]
     worker_limits: Mapping[str, int]
     held_queues: frozenset[str]
+    paused_queues: frozenset[str]
     type_queues: Mapping[str, str]
 
 

@@ -2,9 +2,10 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from octop.model.task import Claimed, Exchanged, Outcome, OutcomeKind
+from octop.worker.ending import PAUSED
 from octop.worker.holdings import Holdings
 from octop.worker.lease import Lease
 from octop.worker.marks import Marks
@@ -45,6 +46,8 @@ class Claims:
         self.delivered = 0
         self.tasks_max = math.inf
         self.retired = False
+        self._paused: frozenset[str] = frozenset()
+        self._paused_at: dict[str, int] = {}
         self._holdings = holdings
         self._lease = lease
         holdings.is_roomy = self.is_roomy
@@ -111,11 +114,12 @@ class Claims:
         self.delivered += len(fresh)
         if self.ended:
             # told to stop while the answer was on its way
-            for claimed in (*fresh, *self._holdings.withdraw_waiting()):
-                self._holdings.outcome(
-                    Outcome(claimed.fence, OutcomeKind.RELEASED, error_message="its worker stopped before the start")
-                )
+            self._give_back([*fresh, *self._holdings.withdraw_waiting()], "its worker stopped before the start")
             return False
+        if self._paused_at:
+            late = [each for each in fresh if generation < self._paused_at.get(each.queue, 0)]
+            self._give_back(late, PAUSED)
+            fresh = [each for each in fresh if each not in late]
         by_queue = dict.fromkeys(wanted, 0)
         for claimed in answer.tasks:
             by_queue[claimed.queue] = by_queue.get(claimed.queue, 0) + 1
@@ -138,6 +142,28 @@ class Claims:
                 )
                 short |= self.marks.short(name, mine, is_behind=is_behind)
         return short
+
+    def pause(self, queues: frozenset[str]) -> frozenset[str]:
+        """Give back what was claimed of queues that have been paused since, and has not begun; return which these are.
+
+        Also what is on its way here: of an exchange that was asked for before the pause was known.
+
+        Args:
+            queues: All that are paused now.
+        """
+        newly, self._paused = queues - self._paused, queues
+        if newly:
+            self.marks.forget()
+            self._paused_at.update(dict.fromkeys(newly, self.marks.generation))
+            unstarted = self._holdings.withdraw_waiting(newly)
+            for name in newly & self.pools.keys():
+                unstarted += self.pools[name].take_back()
+            self._give_back(unstarted, PAUSED)
+        return newly
+
+    def _give_back(self, unstarted: Sequence[Claimed], why: str) -> None:
+        for claimed in unstarted:
+            self._holdings.outcome(Outcome(claimed.fence, OutcomeKind.RELEASED, error_message=why))
 
     def _take_back(self, claimed: Claimed) -> bool:
         pool = self.pools.get(claimed.queue)

@@ -94,6 +94,9 @@ def outcome_of(slot: Slot, claimed: Claimed, raised: Any) -> Outcome | None:
     return failure_of(claimed.fence, raised, keep_frames=True)
 
 
+PAUSED: Final = "its queue was paused before the start"
+
+
 def outcome_of_interrupted(slot: Slot, claimed: Claimed, error: BaseException | None = None) -> Outcome | None:
     """Return what an attempt ends with that was ended from outside; None = nothing is written down, for it was lost.
 
@@ -120,6 +123,8 @@ def outcome_of_interrupted(slot: Slot, claimed: Claimed, error: BaseException | 
             return Outcome(claimed.fence, OutcomeKind.CANCELLED)
         case Reason.SHUTDOWN:
             return Outcome(claimed.fence, OutcomeKind.RELEASED, error_message="its worker stopped")
+        case Reason.PAUSED:
+            return Outcome(claimed.fence, OutcomeKind.RELEASED, error_message=PAUSED)
     return None
 
 

@@ -1,7 +1,7 @@
 """What this worker holds: tasks that it was given, and outcomes that are not yet written down."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Final
 
 from octop.model.task import Claimed, Fence, Outcome, OutcomeKind, Success
@@ -149,10 +149,12 @@ class Holdings:
             return True
         return self.take_back(claimed)
 
-    def withdraw_waiting(self) -> list[Claimed]:
-        """Take back all that wait for older attempts of them."""
-        waiting, self._waiting = self._waiting, {}
-        return list(waiting.values())
+    def withdraw_waiting(self, queues: Container[str] | None = None) -> list[Claimed]:
+        """Take back all that wait for older attempts of them; of these queues, or None = of all."""
+        waiting = [each for each in self._waiting.values() if queues is None or each.queue in queues]
+        for claimed in waiting:
+            del self._waiting[claimed.id]
+        return waiting
 
     def left(self, task_id: str) -> None:
         """Take note that an attempt has left its place, given up or not: a later one of the same task may start."""

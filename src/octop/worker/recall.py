@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
 from octop.model.task import Claimed, Outcome, OutcomeKind
@@ -55,6 +55,12 @@ class Recall:
             self._holdings.outcome(Outcome(claimed.fence, OutcomeKind.CANCELLED))
         elif (slot := self._holdings.running.get(task_id)) is not None:
             self._runner.cancel(slot)
+
+    def paused(self, queues: Container[str]) -> None:
+        """Let go of attempts of paused queues that have not begun: they wait for a process, a connection, or others of a batch."""
+        for slot in list(self._holdings.running.values()):
+            if slot.starting and slot.reason is None and slot.claimed is not None and slot.claimed.queue in queues:
+                self._runner.interrupt(slot, Reason.PAUSED)
 
     def lost(self, named: Sequence[Claimed], ids: Iterable[str]) -> None:
         """Cut those of the named attempts that are no longer ours."""

@@ -397,7 +397,7 @@ class Runner:
 
 
 def _is_success(slot: Slot, value: object) -> bool:
-    return slot.reason in (None, Reason.SHUTDOWN) and not is_any(value, Snooze, Cancel, Retry)
+    return slot.reason in (None, Reason.SHUTDOWN, Reason.PAUSED) and not is_any(value, Snooze, Cancel, Retry)
 
 
 def _tell(slot: Slot, claimed: Claimed, what: str) -> None:

@@ -38,7 +38,8 @@ from octop.worker.webhook import webhook_of
 
 log = logging.getLogger(__name__)
 
-CONTROL_SECONDS: Final = 1.0
+CONTROL_SECONDS: Final = 0.8
+"""So that with the way to the database and back a pause takes effect within a second, also on what was claimed and has not begun."""
 CONTROL_SECONDS_MAX: Final = 5.0
 SWEEP_SECONDS_MAX: Final = 60.0
 PRUNE_SECONDS: Final = 10.0
@@ -320,7 +321,7 @@ class Runtime:
     # --- following the database ---------------------------------------------------------------------------------------
 
     async def _follow(self) -> None:
-        """Look each second for changed settings, tasks to be cancelled, what is no longer ours, and what a broken lease has cost."""
+        """Look more than once a second for changed settings, tasks to be cancelled, what is no longer ours, what a broken lease cost."""
         pruned_at = time.monotonic()
         told = False
         trouble = Trouble("the look for changed settings is refused", self.worker_id)
@@ -365,6 +366,8 @@ class Runtime:
         if self._options.drain:
             self._exchanger.interval_seconds = min(self._exchanger.interval_seconds, DRAIN_LOOK_SECONDS)
         self._claims.held_queues = settings.held_queues
+        if newly := self._claims.pause(settings.paused_queues):
+            self._recall.paused(newly)
         self._transactions.places = int(_number(values, "db.connection_pool_size", 10))
         self.runner.result_bytes_max = int(_number(values, "task.result_bytes_max", 1 << 20))
         if self._options.queues is None:

@@ -23,6 +23,7 @@ class Reason(StrEnum):
     TIMEOUT = "timeout"
     CANCEL = "cancel"
     SHUTDOWN = "shutdown"
+    PAUSED = "paused"
     LOST = "lost"
 
 

@@ -147,6 +147,7 @@ def _settings(text: str) -> Settings:
         found["values"],
         found["worker_limits"],
         frozenset(found["held_queues"]),
+        frozenset(found["paused_queues"]),
         found["type_queues"],
     )
 

@@ -148,6 +148,8 @@ as $$
     'worker_limits', (select coalesce(jsonb_object_agg(q.name, q.worker_limit), '{}') from octop_queues q where q.worker_limit is not null),
     -- not asked for, until somebody lifts the hold; what ends by itself is asked for, so that the next due time tells its end
     'held_queues', (select coalesce(jsonb_agg(distinct h.target), '[]') from octop_holds h where h.kind = 'queue' and h.ends_at is null),
+    -- all that hold now, also those that end by themselves: what was claimed and has not begun is given back
+    'paused_queues', (select coalesce(jsonb_agg(distinct h.target), '[]') from octop_holds h where h.kind = 'queue' and _octop_in_force(h.ends_at)),
     'type_queues', (select coalesce(jsonb_object_agg(y.name, y.queue), '{}') from octop_task_types y where y.queue is not null))
 $$;
 comment on function octop_settings() is 'All that a worker must know of settings, limits and holds, in one answer.';
