@@ -120,6 +120,27 @@ def test_C072_where_a_limit_lets_through_less_than_a_worker_wants_a_claim_begins
     assert late <= 1.5 * early, f"{early} pages at first, {late} later"
 
 
+def test_C072_who_frees_a_place_does_not_walk_over_what_a_held_transaction_keeps_to_learn_that_nothing_waits(
+    database, dba
+):
+    limit(dba, global_limit=20)
+    with database.connect() as connection, held_open(database):
+        worker = Worker(connection)
+        worker.register()
+        add_many(dba, 2000)
+        drained(worker, 99, 20)
+        do(dba, "update _octop_gates set front_took = '0'")
+        pages = []
+        for _ in range(2):
+            do(connection, "select _octop_freed('{default}')")
+            with watched(connection) as seen:
+                do(connection, "select _octop_freed('{default}')")
+            pages.append(seen[-1].buffers)
+            do(dba, "update _octop_gates set front_took = '11 ms'")
+    walked, known = pages
+    assert known * 5 < walked, f"{walked} pages to look, {known} not to"
+
+
 def test_what_lies_before_the_marks_of_a_queue_is_found_after_a_second_or_when_too_little_lies_behind(dba, hire):
     limit(dba, global_limit=1)
     worker = hire()

@@ -246,16 +246,18 @@ create or replace function _octop_freed(p_queues text[]) returns void
   language plpgsql set search_path from current
 as $$
 declare
-  -- from the end: what is newest is met before the entries of what has ended
+  -- From the end: what is newest is met before the entries of what has ended. Where the look from the front has become long, and nothing may
+  -- wait, it would pass all of them: to wake somebody for nothing costs less.
   v_waiting text[] := array(select u from unnest(p_queues) u
-                             where (select true from octop_tasks_live t where t.queue = u and t.status in ('pending', 'failed')
-                                     order by t.lane desc, t.priority desc, t.scheduled_at desc, t.id desc limit 1));
+                             where case when (select g.front_took from _octop_gates g where g.queue = u and g.lane = '' and g.tenant = '' order by g.no desc limit 1) > interval '10 ms' then true
+                                        else (select true from octop_tasks_live t where t.queue = u and t.status in ('pending', 'failed')
+                                               order by t.lane desc, t.priority desc, t.scheduled_at desc, t.id desc limit 1) end);
 begin
   if v_waiting <> '{}' then
     perform _octop_wake(v_waiting, array_fill('-infinity'::timestamptz, array[cardinality(v_waiting)]));
   end if;
 end $$;
-comment on function _octop_freed(text[]) is 'Places became free in these limited queues: wake who sleeps there, if something waits.';
+comment on function _octop_freed(text[]) is 'Places became free in these limited queues: wake who sleeps there, if something waits, or if it would take long to know.';
 
 create or replace function _octop_limits_due(p_queue text) returns timestamptz
   language plpgsql stable set search_path from current
@@ -277,10 +279,12 @@ begin
   elsif v_gate.tokens <= 0 then
     return least(v_next, v_gate.token_at);
   end if;
-  -- Something could start, and did not: another exchange had the lock, or it is no task for who asks. Look again soon.
+  -- Something could start, and did not: another exchange had the lock, or it is no task for who asks. Look again soon. (From the end: what is
+  -- newest is met before the entries of what has ended.)
   if exists (select from generate_series(0, 9) p cross join lateral (
                select from octop_tasks_live t
-                where t.queue = p_queue and t.lane = '' and t.priority = p and t.status in ('pending', 'failed') and t.scheduled_at <= _octop_now() limit 1) x) then
+                where t.queue = p_queue and t.lane = '' and t.priority = p and t.status in ('pending', 'failed') and t.scheduled_at <= _octop_now()
+                order by t.scheduled_at desc, t.id desc limit 1) x) then
     return least(v_next, _octop_now() + interval '100 ms');
   end if;
   select count(*) as n, min(case when g.tokens <= 0 then g.token_at when g.room is null or g.room > 0 then _octop_now() + interval '100 ms' end) filter (where x.is_due) as at
@@ -288,7 +292,8 @@ begin
     from _octop_lane_turns(p_queue, '', '', false, 200) u cross join lateral unnest(u.lanes, u.tenants) l (lane, tenant)
    cross join lateral (select exists (select from generate_series(0, 9) p cross join lateral (
            select from octop_tasks_live t
-            where t.queue = p_queue and t.lane = l.lane collate "C" and t.priority = p and t.status in ('pending', 'failed') and t.scheduled_at <= _octop_now() limit 1) y) as is_due) x
+            where t.queue = p_queue and t.lane = l.lane collate "C" and t.priority = p and t.status in ('pending', 'failed') and t.scheduled_at <= _octop_now()
+            order by t.scheduled_at desc, t.id desc limit 1) y) as is_due) x
    cross join lateral _octop_lane_gate(v_rules, l.tenant, l.lane, v_gate.by_lane) g
    where l.lane > '';
   -- more lanes than were looked at: too early is allowed, too late is not
