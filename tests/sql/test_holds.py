@@ -223,10 +223,10 @@ def test_C078_an_exchange_that_has_read_the_holds_starts_nothing_that_is_enqueue
     do(
         dba,
         "alter function _octop_claim rename to _octop_claim_now;"
-        "create function _octop_claim(q text, n integer, t text[], v integer[], h text[], a text, ma timestamptz[], mi uuid[], r octop_queues,"
+        "create function _octop_claim(q text, n integer, t text[], v integer[], h text[], a text, ma timestamptz[], mi uuid[], r octop_queues, b jsonb,"
         " out last_lane text, out tids tid[], out parked integer) language plpgsql as $$ begin"
         "  perform pg_advisory_xact_lock_shared(78);"
-        "  select c.last_lane, c.tids, c.parked into last_lane, tids, parked from _octop_claim_now(q, n, t, v, h, a, ma, mi, r) c; end $$;",
+        "  select c.last_lane, c.tids, c.parked into last_lane, tids, parked from _octop_claim_now(q, n, t, v, h, a, ma, mi, r, b) c; end $$;",
     )
     with database.connect() as gate:
         do(gate, "begin; select pg_advisory_xact_lock(78)")
