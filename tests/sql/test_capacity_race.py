@@ -84,7 +84,7 @@ def test_C084_the_intervals_of_sixteen_sessions_never_overlap_more_than_the_limi
     reached = 0
     for number in range(ROUNDS):
         crowd = Crowd(workers)
-        shown = []
+        shown: list[int] = []
 
         def arrive(number=number, shown=shown):
             chance = random.Random(number)

@@ -181,7 +181,11 @@ def test_a_parked_task_can_be_acted_on(dba, operator, hire, act):
     if act == "cancel":
         assert value(operator, "select octop_cancel(%s)", task_id) == "cancelled"
     elif act == "retry":
-        assert "is blocked" in refused("OC104", operator, "select octop_retry(%s)", task_id)
+        said = refused("OC104", operator, "select octop_retry(%s)", task_id)
+        assert "is blocked: the tenant acme is held" in said
+        assert "select octop_lift('tenant', 'acme')" in said
+        do(operator, "select octop_lift('tenant', 'acme')")
+        assert everything(worker) == [task_id], "it goes on by itself"
         return
     elif act == "delete by hand":
         do(dba, "delete from octop_tasks where id = %s", task_id)
@@ -191,6 +195,44 @@ def test_a_parked_task_can_be_acted_on(dba, operator, hire, act):
     assert everything(worker) == []
     worker.sweep()
     assert rows(dba, "select * from _octop_lifted_holds") == []
+
+
+def test_who_retries_what_nobody_knows_is_told_to_start_a_worker(dba, operator, hire):
+    worker = staff(hire)
+    task_id = made(dba, task_type="strange")
+    everything(worker)
+    said = refused("OC104", operator, "select octop_retry(%s)", task_id)
+    assert "is blocked: no living worker of its queue knows the type strange" in said
+    assert "Start a worker that has it" in said
+
+
+def test_a_unique_task_that_was_parked_is_replaced_moved_and_kept(dba, operator, hire):
+    """Parked or not, it holds its key: what replaces its payload comes back with the hold's end, once."""
+    worker = staff(hire)
+
+    def enqueue(number, rule, **more):
+        extra = "".join(f", {name} => {given}" for name, given in more.items())
+        return dba.execute(
+            "select id::text, created from octop_enqueue(%s, jsonb_build_object('user', 1, 'number', %s::integer), queue => 'mail', tenant => 'acme',"
+            f" unique_by => array['user'], on_conflict => %s{extra})".encode(),
+            (worker.types[0], number, rule),
+        ).fetchone()
+
+    task_id, created = enqueue(1, "keep")
+    assert created
+    do(operator, "select octop_hold('tenant', 'acme')")
+    everything(worker)
+    assert value(dba, "select status from octop_tasks where id = %s", task_id) == "blocked"
+    assert enqueue(2, "replace", priority="1") == (task_id, False)
+    assert enqueue(3, "keep") == (task_id, False)
+    parked = "select status, payload ->> 'number', priority from octop_tasks where id = %s"
+    assert dba.execute(parked.encode(), (task_id,)).fetchone() == ("blocked", "2", 1)
+    assert enqueue(4, "move") == (task_id, False)
+    assert dba.execute(parked.encode(), (task_id,)).fetchone() == ("blocked", "2", 1)
+    assert everything(worker) == [], "it is held as before"
+    do(operator, "select octop_lift('tenant', 'acme')")
+    assert everything(worker) == [task_id]
+    assert value(dba, "select count(*) from octop_tasks") == 1
 
 
 def test_a_hold_and_an_unknown_type_hold_one_after_the_other(dba, operator, hire):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -19,12 +20,14 @@ from tests.sql.unique import add_unique, counted, keyed, many, send
 
 
 def test_C016_a_hundred_sessions_enqueue_one_key_and_get_the_same_id(database, dba):
-    with sessions(database, 20) as made, ThreadPoolExecutor(20) as threads:
-        answers = [
-            answer
-            for each in threads.map(lambda s: [s.run(calls.octop_enqueue_many([keyed(42)]))[0] for _ in range(5)], made)
-            for answer in each
-        ]
+    barrier = Barrier(100)
+
+    def enqueue(session):
+        barrier.wait(30)
+        return session.run(calls.octop_enqueue_many([keyed(42)]))[0]
+
+    with sessions(database, 100) as made, ThreadPoolExecutor(100) as threads:
+        answers = list(threads.map(enqueue, made))
     assert len(answers) == 100
     assert len({id for id, _ in answers}) == 1
     assert sum(created for _, created in answers) == 1

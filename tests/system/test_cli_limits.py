@@ -110,6 +110,10 @@ def test_the_list_shows_every_limit_with_what_is_used_of_it(octop, rows, hire):
         (["--windows", '[{"from": "22:00", "until": "06:00", "timezone": "Mars", "global_limit": 1}]'], "timezone"),
         (["--windows", '[{"from": "22:00", "until": "06:00", "days": [8], "global_limit": 1}]'], "days of a window"),
         (["--windows", '[{"from": "22:00", "until": "06:00", "speed": 1}]'], "but no speed"),
+        (
+            ["--windows", '[{"from": "22:00", "until": "06:00", "worker_limit": 1}]'],
+            "the limit of each worker process does not change by the time of day; name global_limit",
+        ),
     ],
 )
 def test_a_bad_limit_is_refused_with_what_and_why_and_nothing_is_set(octop, options, says):

@@ -53,6 +53,9 @@ begin
   if jsonb_typeof(p_window) <> 'object' then
     return format('a window must be an object, not %s', left(p_window::text, 200));
   end if;
+  if p_window ? 'worker_limit' then
+    return 'worker_limit of a window: the limit of each worker process does not change by the time of day; name global_limit, which holds over all of them';
+  end if;
   select k into v_key from jsonb_object_keys(p_window) k
    where k not in ('days', 'from', 'until', 'timezone', 'global_limit', 'lane_limit', 'rate', 'burst', 'lane_rate', 'lane_burst') limit 1;
   if found then
