@@ -26,6 +26,8 @@ command, and says what the reader should do::
     │   ├── NeverFiresError           OC129
     │   ├── UnknownTimeZoneError      OC130
     │   └── InvalidCountError         OC131
+    ├── ScheduleNotFoundError         OC140
+    ├── ScheduleExistsError           a schedule of this name is there already
     ├── OutsideTaskError              octop.current() where no task runs
     ├── TransactionEndedError         a transactional task committed, or rolled back, by itself
     ├── TransactionAbortedError       a transactional task ended well in a transaction that can keep nothing
@@ -247,6 +249,19 @@ class IllegalTransitionError(TransitionError):
     """By hand only repairs are allowed; the message lists them."""
 
     sqlstate = "OC102"
+
+
+class ScheduleNotFoundError(OctopError):
+    """There is no schedule of this name, or it is not yours: ``octop schedules list`` shows all."""
+
+    sqlstate = "OC140"
+    exit_code = 3
+
+
+class ScheduleExistsError(OctopError):
+    """A schedule of this name is there already: change it with ``octop schedules set``, or give the new one another name."""
+
+    exit_code = 8
 
 
 class TaskNotFoundError(OctopError):
