@@ -83,7 +83,9 @@ def backfill(
 ) -> None:
     """Make the tasks of past slots of NAME that have none.
 
-    octop schedules backfill report --from 2030-01-01T00:00Z --until 2030-02-01T00:00Z. Slots that were fired are left alone; those that were skipped get their task. In order, so many at once, by any worker;
+    octop schedules backfill report --from 2030-01-01T00:00Z --until 2030-02-01T00:00Z
+
+    Slots that were fired are left alone; those that were skipped get their task. In order, so many at once, by any worker;
     prints the backfill's id. How far it is: octop schedules show NAME
     """
     if (cancel is None) == (since is None or until is None):
