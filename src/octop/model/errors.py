@@ -25,7 +25,10 @@ command, and says what the reader should do::
     │   ├── InvalidCronError          OC128
     │   ├── NeverFiresError           OC129
     │   ├── UnknownTimeZoneError      OC130
-    │   └── InvalidCountError         OC131
+    │   ├── InvalidCountError         OC131
+    │   ├── InvalidScheduleValueError OC141
+    │   └── InvalidBackfillError      OC142
+    ├── ScheduleNotFoundError         OC140
     ├── OutsideTaskError              octop.current() where no task runs
     ├── TransactionEndedError         a transactional task committed, or rolled back, by itself
     ├── TransactionAbortedError       a transactional task ended well in a transaction that can keep nothing
@@ -217,6 +220,25 @@ class InvalidCountError(InvalidScheduleError):
     """Fewer than 1 or more than 1,000 times of a schedule were asked for at once: ask again after the last one."""
 
     sqlstate = "OC131"
+
+
+class InvalidScheduleValueError(InvalidScheduleError):
+    """A value of a schedule is out of bounds, or its payload names what no slot has: the message names the column."""
+
+    sqlstate = "OC141"
+
+
+class InvalidBackfillError(InvalidScheduleError):
+    """A backfill has a range without slots, with more than 100,000, or one that is not past: order another range."""
+
+    sqlstate = "OC142"
+
+
+class ScheduleNotFoundError(OctopError):
+    """There is no schedule of this name for this tenant: ``octop schedules list`` shows all."""
+
+    sqlstate = "OC140"
+    exit_code = 3
 
 
 class OutsideTaskError(OctopError):
