@@ -214,11 +214,13 @@ begin
   fired := fired + _octop_tick_waiting(v_most) + _octop_tick_backfills(20);
   perform _octop_watch_slots(v_most);
   -- in a statement of its own, so that it sees what was written above
-  next_seconds := greatest(0, extract(epoch from least(
-      (select s.next_slot from octop_schedules s where s.paused_at is null and s.next_slot is not null order by s.next_slot limit 1),
-      (select o.check_at from octop_schedule_slots o where o.check_at is not null order by o.check_at limit 1),
-      case when exists (select from octop_schedules s where s.waiting > 0) or exists (select from octop_backfills b where b.status = 'running')
-           then clock_timestamp() + interval '500 ms' end) - (_octop_now() + (clock_timestamp() - now()))));
+  select greatest(0, extract(epoch from x.at - _octop_now() - (clock_timestamp() - now()))) into next_seconds
+    from (select least(
+            (select s.next_slot from octop_schedules s where s.paused_at is null and s.next_slot is not null order by s.next_slot limit 1),
+            (select o.check_at from octop_schedule_slots o where o.check_at is not null order by o.check_at limit 1),
+            case when exists (select from octop_schedules s where s.waiting > 0) or exists (select from octop_backfills b where b.status = 'running')
+                 then _octop_now() + interval '500 ms' end) as at) x
+   where x.at is not null;
   return next;
 end $$;
 comment on function octop_tick(integer) is
