@@ -213,7 +213,7 @@ class Octop:
         """Have a task made at each time of a rule: ``@octop.schedule("0 9 * * MON-FRI", timezone="Europe/Berlin")``.
 
         Stands above or below ``@octop.task``, several of them if each has a name. Workers declare it when they start;
-        what an operator changes, pauses or drops stays as he left it (``octop schedules diff``).
+        what somebody changes or pauses by hand stays as it is (``octop schedules diff``).
 
         Args:
             rule: Cron of five or six fields, ``@daily``, ``@every 90s``, ``@at 2030-01-07T09:00:00+01:00`` or an RRULE.
@@ -226,7 +226,6 @@ class Octop:
             tenant: Whose tasks; default: nobody's.
             queue: And ``lane``, ``priority`` (0 to 9), ``max_retries`` (0 to 1,000), ``timeout`` (seconds or a
                 timedelta, at most 31 days) and ``tags`` (at most 50): of its tasks; default: as the task type says.
-            meta: Riders of each task.
             starts_at: An aware datetime: no slot before it.
             ends_at: No slot after it.
             catch_up: What becomes of slots that nobody fired: ``last`` (default) = the last one, ``skip`` = that only
@@ -235,7 +234,7 @@ class Octop:
             overlap: While a task of an earlier slot has not ended, a slot is fired all the same (``allow``, default),
                 skipped (``skip``), or waits (``queue``).
             jitter: Spread, 0 (default) to 1 day, seconds or a timedelta; the same for the same slot.
-            late_after: Seconds or a timedelta after which a slot counts as late; default 60.
+            late_after: Seconds or a timedelta, at most 365 days, after which a slot counts as late; default 60.
             expected: How long a task should take at most; longer is an alert. Default: none.
             deadline: How long after its slot a task should have succeeded; else an alert. Default: none.
 

@@ -57,7 +57,7 @@ class Schedules:
 
         Raises:
             InvalidScheduleError: The database can not read the rule, or knows no such zone.
-            InvalidOptionError: An option is out of bounds; nothing was changed.
+            InvalidOptionError: An option is out of bounds; nothing was changed. Likewise InvalidScheduleValueError of the database.
             InvalidTaskError: The arguments do not fit the function.
             NotPermittedError: The role is no operator.
 
@@ -100,7 +100,7 @@ class Schedules:
         return self._pools.run(_list_call())
 
     async def drop(self, name: str, tenant: str = "") -> None:
-        """Drop a schedule; its tasks stay. What code declares does not bring it back.
+        """Drop a schedule; its tasks stay. One that code declares comes back with the next worker that starts: pause it.
 
         Raises:
             ScheduleNotFoundError: There is none.
@@ -161,13 +161,14 @@ class Schedules:
         Args:
             name: Of the schedule.
             since: First moment, aware, included.
-            until: Last moment, aware, included.
-            most_running: Its tasks that have not ended, at most, 1 to 1,000.
+            until: A later moment, aware, not after now, not included.
+            most_running: Its tasks that have not ended, at most, 1 to 100.
             tenant: Whose.
 
         Raises:
             ScheduleNotFoundError: There is none.
-            InvalidOptionError: The range has more than 100,000 slots, or another value is out of bounds.
+            InvalidBackfillError: The range has no slot, more than 100,000, or is not past.
+            InvalidOptionError: most_running is out of bounds.
             InvalidTimeError: A moment is naive.
         """
         made: str = await self._pools.run_async(_backfill_call(name, since, until, most_running, tenant))
@@ -261,6 +262,4 @@ def _backfill_call(name: str, since: datetime, until: datetime, most_running: in
     from octop.engine import calls  # noqa: PLC0415 - likewise
 
     first, last = checked_moment(since), checked_moment(until)
-    return calls.octop_backfill_schedule(
-        name, first, last, checked_whole(most_running, "most_running", 1, 1_000), tenant
-    )
+    return calls.octop_backfill_schedule(name, first, last, checked_whole(most_running, "most_running", 1, 100), tenant)

@@ -89,7 +89,7 @@ def test_a_queue_without_limits_asks_nothing_about_limits(dba, worker):
         worker.succeed(*got)
     texts = [statement.text for statement in seen]
     assert len(got) == 10
-    assert not [text for text in texts if "_octop_limits" in text or "advisory" in text or "_octop_buckets" in text]
+    assert not [text for text in texts if "_octop_limits" in text or "advisory" in text or "_octop_gates" in text]
     assert not [text for text in texts if text.lstrip().startswith("select") and "_octop_freed" in text]
 
 

@@ -74,14 +74,14 @@ def test_a_rate_of_each_lane_leaves_the_others_alone_and_full_buckets_are_remove
     worker = hire()
     assert sorted(each.lane for each in worker.claim(100)) == [""] * 5 + ["a", "a", "b", "b"]
     assert worker.claim(100) == []
-    assert value(dba, "select count(*) from _octop_buckets") == 2
+    assert value(dba, "select count(*) from _octop_gates") == 2
     database.clock.advance(10)
     worker.beat()
     assert sorted(each.lane for each in worker.claim(100)) == ["a", "b"]
     database.clock.advance(30)
     worker.beat()
     do(dba, "select _octop_purge_buckets(100)")
-    assert value(dba, "select count(*) from _octop_buckets") == 0
+    assert value(dba, "select count(*) from _octop_gates") == 0
     assert len(worker.claim(100)) == 4
 
 

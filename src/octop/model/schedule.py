@@ -48,7 +48,6 @@ class ScheduleOptions(TypedDict, total=False):
     max_retries: int | None
     timeout: float | timedelta | None
     tags: Sequence[str] | None
-    meta: Mapping[str, object] | None
     starts_at: datetime | None
     ends_at: datetime | None
     catch_up: CatchUp | None
@@ -216,7 +215,7 @@ def _seconds(what: str, days_max: int, *, zero: bool = True) -> Any:
         if seconds or zero:
             return seconds
         message = f"{what} is more than 0, not {value!r}"
-        raise InvalidOptionError(message, hint="Leave it out, or pass None, for none.")
+        raise InvalidOptionError(message, hint="Leave it out, or pass None, for the default.")
 
     return check
 
@@ -252,16 +251,15 @@ _CHECKS: Final[dict[str, tuple[str, Any]]] = {
     "max_retries": ("max_retries", checked_retries),
     "timeout": ("timeout_seconds", checked_timeout),
     "tags": ("tags", checked_tags),
-    "meta": ("meta", _object("meta")),
     "starts_at": ("starts_at", _moment("starts_at")),
     "ends_at": ("ends_at", _moment("ends_at")),
     "catch_up": ("catch_up", _one_of("catch_up", typing.get_args(CatchUp))),
     "catch_up_max": ("catch_up_max", lambda value: checked_whole(value, "catch_up_max", 1, CATCH_UP_MAX)),
     "overlap": ("overlap", _one_of("overlap", typing.get_args(Overlap))),
     "jitter": ("jitter_seconds", _seconds("jitter", 1)),
-    "late_after": ("late_after_seconds", _seconds("late_after", 366)),
-    "expected": ("expected_seconds", _seconds("expected", 366, zero=False)),
-    "deadline": ("deadline_seconds", _seconds("deadline", 366, zero=False)),
+    "late_after": ("late_after_seconds", _seconds("late_after", 365, zero=False)),
+    "expected": ("expected_seconds", _seconds("expected", 365, zero=False)),
+    "deadline": ("deadline_seconds", _seconds("deadline", 365, zero=False)),
 }
 
 

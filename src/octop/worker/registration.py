@@ -19,8 +19,6 @@ from octop.worker.link import QUIET_SECONDS, Link, pause_before_try
 log = logging.getLogger(__name__)
 
 LOCKED_SECONDS_MAX: Final = 1.0
-KEPT: Final = frozenset({"kept", "dropped"})
-"""What became of a declaration where somebody's hand was stronger."""
 LEAVING_SECONDS_MAX: Final = 2.0
 LEAVING_SECONDS_MIN: Final = 0.3
 
@@ -106,11 +104,10 @@ class Registration:
         if not len(self._declared_schedules) or self.is_known:
             return
         for row in await link.call(calls.octop_declare_schedules(self._declared_schedules.as_json())):
-            if row["what"] in KEPT:
+            if row["what"] == "kept":
                 log.info(
-                    "schedule %s is not as the code says (%s): octop schedules diff",
+                    "schedule %s stays as somebody has changed it, not as the code says: octop schedules diff",
                     row["name"],
-                    row["what"],
                     extra={"worker_id": self._worker_id},
                 )
 

@@ -65,9 +65,9 @@ def resume(invocation: Invocation, name: str, tenant: str) -> None:
 @click.command()
 @name_argument
 @click.option("--from", "since", type=MOMENT, metavar="MOMENT", help="First slot: 2030-01-01T00:00Z.")
-@click.option("--until", type=MOMENT, metavar="MOMENT", help="Last slot.")
+@click.option("--until", type=MOMENT, metavar="MOMENT", help="Slots before then; not after now.")
 @click.option(
-    "--at-once", type=click.IntRange(1, 1000), default=1, show_default=True, help="Its unfinished tasks, at most."
+    "--at-once", type=click.IntRange(1, 100), default=1, show_default=True, help="Its unfinished tasks, at most."
 )
 @click.option("--cancel", metavar="ID", help="End this backfill of it; the tasks that it made stay.")
 @global_options()

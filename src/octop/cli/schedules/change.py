@@ -160,7 +160,9 @@ def set_(invocation: Invocation, /, name: str, tenant: str, payload: str | None,
 @global_options()
 @pass_invocation
 def drop(invocation: Invocation, name: str, tenant: str) -> None:
-    """Drop the schedule NAME; its tasks stay. A deploy of the code that declares it does not bring it back."""
+    """Drop the schedule NAME; its tasks stay. One that code declares comes back when
+    a worker starts: to stop it, octop schedules pause.
+    """
     with invocation.connection() as connection:
         required(connection, name, tenant)
         run(connection, calls.octop_drop_schedule(name, tenant))

@@ -9,7 +9,7 @@ import click
 
 from octop.cli.columns import Column
 from octop.cli.invocation import Invocation, global_options, pass_invocation
-from octop.cli.moments import spoken
+from octop.cli.moments import shortened, spoken
 from octop.cli.policy import hold_told
 from octop.cli.schedules.words import in_words, local_told, name_argument, next_told, required, rule_told
 from octop.engine import schedules
@@ -34,10 +34,10 @@ SLOTS: Final = (
     Column("origin", rank=4),
     Column("task", width_min=8),
     Column("task status", short="became"),
-    Column("late", right=True, rank=2),
+    Column("started after", short="after", right=True, rank=2),
     Column("took", right=True, rank=1),
 )
-OF_TASKS: Final = ("queue", "lane", "priority", "max_retries", "timeout_seconds", "tags", "meta")
+OF_TASKS: Final = ("queue", "lane", "priority", "max_retries", "timeout_seconds", "tags")
 
 
 @click.command("list")
@@ -126,17 +126,28 @@ def history(invocation: Invocation, name: str, tenant: str, limit: int) -> None:
             [
                 local_told(row["slot_local"]),
                 row["status"],
-                row["reason"],
+                reason_of_slot(row),
                 row["origin"],
                 row["task_id"],
                 row["task_status"],
-                spoken(row["late_seconds"]),
+                spoken(row["start_seconds"]),
                 spoken(row["took_seconds"]),
             ]
             for row in rows
         ],
         empty="No slot yet.",
     )
+
+
+def reason_of_slot(row: Mapping[str, Any]) -> str | None:
+    """Return why a slot has no task; of a row for several slots, until which one.
+
+    Example:
+        >>> reason_of_slot({"reason": "catch_up", "through": "2030-01-01T00:00:00+00:00"})
+        'catch_up, until 2030-01-01 00:00:00+00:00'
+    """
+    reason: str | None = row["reason"]
+    return reason if row["through"] is None else f"{reason or ''}, until {shortened(row['through'])}"
 
 
 def catch_up_told(row: Mapping[str, Any]) -> str:
@@ -156,6 +167,6 @@ def catch_up_told(row: Mapping[str, Any]) -> str:
 def backfill_told(row: Mapping[str, Any]) -> str:
     """Return one line about a backfill."""
     return (
-        f"{row['id']}  {row['status']}, {row['made']:,} tasks made, {local_told(row['from_at'])} to"
+        f"{row['id']}  {row['status']}, {row['made']:,} tasks made, {row['passed']:,} slots passed over, {local_told(row['from_at'])} to"
         f" {local_told(row['until_at'])}, {row['most_running']:,} at once"
     )

@@ -48,10 +48,10 @@ def octop_put_schedule(name: str, settings: Mapping[str, object], tenant: str = 
 
     Raises:
         InvalidScheduleError: The rule cannot be read, never fires, or the server knows no such zone.
-        InvalidOptionError: A value is out of bounds, or there is none of that name.
+        InvalidScheduleValueError: A value is out of bounds, or there is none of that name.
     """
     return Call(
-        "select to_jsonb(s) from octop_put_schedule(%(name)s::text, %(settings)s::text::jsonb, %(tenant)s::text) s",
+        "select octop_put_schedule(%(name)s::text, %(settings)s::text::jsonb, %(tenant)s::text)",
         {"name": name, "settings": json.dumps(dict(settings)), "tenant": tenant},
         only,
     )
@@ -111,13 +111,13 @@ def octop_backfill_schedule(name: str, since: str, until: str, most_running: int
     Args:
         name: Of the schedule.
         since: First moment, as ISO 8601 text with an offset.
-        until: Last moment, likewise.
-        most_running: Its tasks that have not ended, at most.
+        until: A later one, which is not included.
+        most_running: Its tasks that have not ended, at most, 1 to 100.
         tenant: Whose.
 
     Raises:
         ScheduleNotFoundError: There is none.
-        InvalidOptionError: The range has more than 100,000 slots, or a value is out of bounds.
+        InvalidBackfillError: The range has no slot, more than 100,000, or is not past; or most_running is out of bounds.
     """
     return Call(
         "select octop_backfill_schedule(%(name)s::text, %(since)s::text::timestamptz, %(until)s::text::timestamptz,"
@@ -133,28 +133,27 @@ def octop_cancel_backfill(backfill_id: str) -> Call[Any]:
 
 
 def octop_declare_schedules(
-    declarations: Sequence[Mapping[str, object]], *, prune: bool = False, only_look: bool = False
+    declarations: Sequence[Mapping[str, object]], *, only_look: bool = False
 ) -> Call[list[Row]]:
-    """Declare schedules, as an application's code says them; what an operator changed, paused or dropped stays.
+    """Declare schedules, as an application's code says them; what somebody changed or paused stays.
 
     Args:
         declarations: By column of ``octop_schedules``, each with its name.
-        prune: Drop those that code declared before and declares no more, unless somebody changed them.
         only_look: Change nothing; answer what would be.
 
     Returns:
-        For each schedule of the code: name, tenant, what, columns.
+        For each: name, tenant, what (``added``, ``changed``, ``kept``, ``paused``, ``same``; ``undeclared`` = declared by
+        other code) and columns: new values; of ``kept`` by column what it ``is`` and what is ``declared``.
 
     Raises:
         InvalidScheduleError: A rule cannot be read, never fires, or the server knows no such zone.
-        InvalidOptionError: A value is out of bounds.
+        InvalidScheduleValueError: A value is out of bounds.
+        TryAgainError: Another open transaction has changed one.
     """
     return many(
-        "select to_jsonb(d) from octop_declare_schedules(%(declarations)s::text::jsonb, %(prune)s::boolean,"
-        " %(only_look)s::boolean) d",
+        "select to_jsonb(d) from octop_declare_schedules(%(declarations)s::text::jsonb, %(only_look)s::boolean) d",
         {
             "declarations": json.dumps([dict(each) for each in declarations]),
-            "prune": prune,
             "only_look": only_look,
         },
     )

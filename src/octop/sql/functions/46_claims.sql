@@ -4,7 +4,7 @@
 -- it had no rules before
 drop function if exists _octop_claim(text, integer, text[], integer[], text[], text, timestamptz[], uuid[]);
 create or replace function _octop_claim(p_queue text, p_wanted integer, p_types text[], p_versions integer[], p_held text[], p_after text,
-                                        p_marks_at timestamptz[], p_marks_id uuid[], p_rules octop_queues,
+                                        p_marks_at timestamptz[], p_marks_id uuid[], p_rules octop_queues, p_by_lane jsonb,
                                         out last_lane text, out tids tid[], out parked integer)
   language plpgsql set search_path from current
 as $$
@@ -21,7 +21,7 @@ begin
       if p_rules.limited and (p_rules.lane_limit is not null or p_rules.lane_rate is not null or p_rules.ordered
                               or p_rules.lane_weights is not null or p_rules.ageing_seconds is not null) then
         select l.last_lane, l.tids, l.strangers into last_lane, tids, v_strange
-          from _octop_claim_ruled_lanes(p_rules, p_wanted, p_types, p_versions, p_held, v_ours, p_after) l;
+          from _octop_claim_ruled_lanes(p_rules, p_by_lane, p_wanted, p_types, p_versions, p_held, v_ours, p_after) l;
       else
         select l.last_lane, l.tids, l.strangers into last_lane, tids, v_strange
           from _octop_claim_lanes(p_queue, p_wanted, p_types, p_versions, p_held, v_ours, p_after) l;
@@ -53,9 +53,9 @@ begin
     v_ours := v_parked = 0;
   end loop;
 end $$;
-comment on function _octop_claim(text, integer, text[], integer[], text[], text, timestamptz[], uuid[], octop_queues) is
+comment on function _octop_claim(text, integer, text[], integer[], text[], text, timestamptz[], uuid[], octop_queues, jsonb) is
   'Lock up to so many due tasks of one queue and answer their row addresses. Never waits: rows that others hold are skipped. Without lanes only what lies beyond the marks is looked at: one per priority, null = from the beginning. '
-  'Strangers, rows that are held, or of types that this worker does not know in the version that they need, are parked or passed. Rules (null = none) are those of a limited queue, as _octop_limits answers them: which lanes may start something, their weights, ageing.';
+  'Strangers, rows that are held, or of types that this worker does not know in the version that they need, are parked or passed. Rules (null = none) are those of a limited queue, as _octop_limits answers them: which lanes may start something, their weights, ageing; and how many run in each lane, as _octop_gate answers it.';
 
 create or replace function _octop_claim_aged(p_rules octop_queues, p_wanted integer, p_types text[], p_versions integer[], p_held text[], p_ours boolean,
                                              p_marks_at timestamptz[], p_marks_id uuid[], out tids tid[], out strangers tid[])

@@ -50,7 +50,7 @@ begin
   if p_task.lane = '' then
     return;
   end if;
-  select g.* into v_lane from _octop_lane_gate(v_rules, p_task.tenant, p_task.lane) g;
+  select g.* into v_lane from _octop_lane_gate(v_rules, p_task.tenant, p_task.lane, v_gate.by_lane) g;
   if v_lane.running >= v_rules.lane_limit then
     return query select 'lane_limit', v_rules.lane_limit::numeric, v_lane.running::bigint, _octop_windows_change_at(v_rules.windows, _octop_now()),
                         array(select t.id from octop_tasks_live t

@@ -343,7 +343,7 @@ begin
         v_commit := set_config('synchronous_commit', v_commit, true);
       end if;
     else
-      v_found := _octop_claim(v_queue, v_wanted, task_types, versions, v_q.held_keys, lanes_after[i], marks_at[10 * i - 9:10 * i], marks_id[10 * i - 9:10 * i], null);
+      v_found := _octop_claim(v_queue, v_wanted, task_types, versions, v_q.held_keys, lanes_after[i], marks_at[10 * i - 9:10 * i], marks_id[10 * i - 9:10 * i], null, null);
     end if;
     v_lane := v_found.last_lane;
     v_tids := v_found.tids;

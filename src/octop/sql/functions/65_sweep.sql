@@ -5,8 +5,9 @@ create or replace function _octop_adopt_strays(p_most integer) returns void
   language plpgsql set search_path from current
 as $$
 begin
-  -- Somebody wrote into the leaf by hand: running, and nobody runs it. It gets a worker that never was, and is judged like the others.
-  update octop_tasks_live t set worker_id = gen_random_uuid(), claim_id = coalesce(t.claim_id, gen_random_uuid())
+  -- Somebody wrote into the leaf by hand: running, and nobody runs it. It gets a worker that never was, and is judged like the others;
+  -- and it starts now, so that limits count it (_octop_runs).
+  update octop_tasks_live t set worker_id = gen_random_uuid(), claim_id = coalesce(t.claim_id, gen_random_uuid()), started_at = _octop_now()
    where t.ctid = any (array(select r.ctid from octop_tasks_live r where r.status = 'running' and r.worker_id is null limit p_most for update skip locked));
   -- A running task whose worker has no row (somebody deleted it): the lease begins now. A living worker will beat meanwhile.
   insert into octop_workers (id, name)
@@ -221,6 +222,7 @@ begin
     begin
       perform _octop_purge(5000);
       perform _octop_purge_alerts(5000);
+      perform _octop_purge_slots(5000);
     exception when query_canceled or others then
       get stacked diagnostics v_hint = pg_exception_hint;
       perform _octop_chore_failed('the purge was put off', sqlerrm, v_hint, 'in ten seconds');

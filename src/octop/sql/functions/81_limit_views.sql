@@ -10,7 +10,7 @@ as $$
 #variable_conflict use_column
 begin
   return query
-  select r.name, r.global_limit, coalesce(g.running::bigint, (select count(*) from octop_tasks_live t where t.queue = q.name and t.status = 'running')),
+  select r.name, r.global_limit, coalesce(g.running, (select r.total from _octop_running(q.name, false) r))::bigint,
          r.lane_limit, r.rate, r.burst, g.tokens, case when g.tokens <= 0 then g.token_at end, r.lane_rate, r.lane_burst, coalesce(r.ordered, false), r.lane_weights, r.ageing_seconds,
          exists (select from jsonb_array_elements(r.windows) w where _octop_window_is_open(w, _octop_now())), _octop_windows_change_at(r.windows, _octop_now()), g.room
     from octop_queues q cross join lateral _octop_limits(q.name) r cross join lateral _octop_gate(r) g
@@ -45,7 +45,8 @@ create or replace function octop_lanes(queue text, most integer default 1000)
 as $$
 #variable_conflict use_column
 declare
-  v_rules octop_queues := _octop_limits(octop_lanes.queue);
+  v_rules   octop_queues := _octop_limits(octop_lanes.queue);
+  v_running jsonb := (select r.lanes from _octop_running(octop_lanes.queue, true) r);
 begin
   return query
   with recursive lanes (lane, tenant, n) as (
@@ -60,10 +61,9 @@ begin
   select l.lane, l.tenant,
          (select count(*) from (select from octop_tasks_live t
                                  where t.queue = octop_lanes.queue and t.lane = l.lane and t.tenant = l.tenant and t.status in ('pending', 'failed') limit 10000) w),
-         coalesce(g.running::bigint, (select count(*) from octop_tasks_live t
-                                       where t.queue = octop_lanes.queue and t.lane = l.lane and t.tenant = l.tenant and t.status = 'running')),
+         g.running::bigint,
          coalesce((v_rules.lane_weights ->> l.lane)::integer, 1), g.tokens, case when g.tokens <= 0 then g.token_at end, g.head_id, g.held_up_by, g.room
-    from lanes l cross join lateral _octop_lane_gate(v_rules, l.tenant, l.lane) g
+    from lanes l cross join lateral _octop_lane_gate(v_rules, l.tenant, l.lane, v_running) g
    order by l.n;
 end $$;
 comment on function octop_lanes(text, integer) is

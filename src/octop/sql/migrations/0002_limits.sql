@@ -48,16 +48,38 @@ comment on index octop_tasks_live_lanes is 'Lanes by tenant, and the head of eac
 create index octop_tasks_frozen_lanes on octop_tasks_frozen (queue, lane, tenant, seq) where length(lane) > 0;
 comment on index octop_tasks_frozen_lanes is 'Is a frozen task the head of its lane? Then nothing behind it starts, where the order is strict.';
 
--- Token buckets. One moment says all: when the bucket was, or will be, empty. Logged: after a crash a full bucket would be a second burst.
-create table _octop_buckets (
+-- What runs in a queue, from the newest start on: a count begins where few of those that have ended lie before it. (Dead entries stay until
+-- vacuum may take them: by lane and worker each count passed all of them, 50 pages after 500 tasks and 5,000 after 50,000.)
+drop index octop_tasks_live_running;
+create index octop_tasks_live_running on octop_tasks_live (queue, started_at, worker_id) where status = 'running';
+comment on index octop_tasks_live_running is 'Sweep, deadlines and limits: what runs now, by the moment of its start.';
+
+-- What the gates of limited queues and of their lanes remember, written only under the queue's lock. A change raises "no", and the row is read
+-- from the end of its index: whatever keeps vacuum away, no reader passes versions that are dead. Logged: after a crash a full bucket
+-- would be a second burst, and a mark that was lost is only made anew.
+create table _octop_gates (
   queue    text        collate "C" not null,
   tenant   text        collate "C" not null,
   lane     text        collate "C" not null,
-  empty_at timestamptz not null,
-  primary key (queue, lane, tenant)
-) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
-comment on table _octop_buckets is 'Token buckets of queues (lane and tenant empty) and of lanes. Those of lanes that are full again are removed by the sweep; no row = full.';
-comment on column _octop_buckets.queue is 'The queue.';
-comment on column _octop_buckets.tenant is 'Tenant of the lane; empty for the queue''s own bucket.';
-comment on column _octop_buckets.lane is 'The lane; empty for the queue''s own bucket.';
-comment on column _octop_buckets.empty_at is 'When it was empty: since then it has won rate tokens a second, up to the burst. In the future, it lacks some.';
+  no       bigint      not null,
+  empty_at timestamptz,
+  rules    xid,
+  sure     xid8,
+  since    timestamptz,
+  earlier  uuid[]      not null default '{}',
+  starts   integer     not null default 0,
+  primary key (queue, lane, tenant, no)
+) with (fillfactor = 50, toast_tuple_target = 128, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+alter table _octop_gates alter column earlier set storage external;
+comment on table _octop_gates is
+  'What gates remember: the token buckets of queues (lane and tenant empty) and of lanes, and from where on the running tasks of a queue are counted. No row = a full bucket, and all are counted. Buckets of lanes that are full again are removed by the sweep.';
+comment on column _octop_gates.queue is 'The queue.';
+comment on column _octop_gates.tenant is 'Tenant of the lane; empty for the queue''s own row.';
+comment on column _octop_gates.lane is 'The lane; empty for the queue''s own row.';
+comment on column _octop_gates.no is 'Rises with each change.';
+comment on column _octop_gates.empty_at is 'When the bucket was empty: since then it has won rate tokens a second, up to the burst. In the future, it lacks some. Null = full.';
+comment on column _octop_gates.rules is 'xmin of the queue''s row in octop_queues for which the mark holds: once the queue has been changed, it is made anew.';
+comment on column _octop_gates.sure is 'No mark before all transactions with a smaller id have ended: they may start tasks by older rules, and without the lock.';
+comment on column _octop_gates.since is 'The mark: tasks that were started earlier are counted only if they are in "earlier". Null = none yet, all that run are counted.';
+comment on column _octop_gates.earlier is 'Ids of the tasks that were started before the mark and may run still.';
+comment on column _octop_gates.starts is 'About how many were started since the mark. Many more than run mean a new mark.';
