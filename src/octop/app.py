@@ -3,13 +3,14 @@
 import contextlib
 import functools
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 from uuid import UUID
 
 from octop.bulk import Calls, Chunks, Enqueued, summed
 from octop.handle import Handle
 from octop.model.batch import BatchTask
 from octop.model.context import Context
+from octop.model.declared_schedules import DeclaredSchedules
 from octop.model.definition import Registry, TaskDefinition, TaskOptions, define
 from octop.model.errors import (
     ConfigurationError,
@@ -20,6 +21,7 @@ from octop.model.errors import (
 )
 from octop.model.hooks import Hooks
 from octop.model.options import checked_name
+from octop.model.schedule import DeclaredOptions
 from octop.model.settings import Settings, load_settings
 from octop.model.work import NewTask
 from octop.task import OPTIONS, Caller, Options, PreparedCall, Task, checked_id, option_meant, plain_result
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from octop.engine.pools import Pools
     from octop.holds import Holds
     from octop.queues import Queues
+    from octop.schedules import Schedules
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -99,6 +102,7 @@ class Octop:
         self.registry: Registry = {}
         self.hooks = Hooks()
         self.queue_declarations: dict[str, dict[str, object]] = {}
+        self.declared_schedules = DeclaredSchedules()
 
     def __repr__(self) -> str:
         """Return the name and how many task types there are; never the DSN."""
@@ -135,6 +139,13 @@ class Octop:
         from octop.alerts import Alerts  # noqa: PLC0415 - few applications acknowledge any
 
         return Alerts(self._pools)
+
+    @property
+    def schedules(self) -> "Schedules":
+        """Return the schedules of this application's database: make, change, pause, run, backfill, look at them."""
+        from octop.schedules import Schedules  # noqa: PLC0415 - few applications steer them from code
+
+        return Schedules(self._pools, self.registry)
 
     # Registering
 
@@ -201,6 +212,7 @@ class Octop:
         def decorate(function: Callable[..., Any]) -> Task[..., Any, Any]:
             definition = define(function.definition.function if isinstance(function, Task) else function, **options)
             self._register(definition)
+            self.declared_schedules.registered(definition)
             return Task(self, definition)
 
         return decorate if function is None else decorate(function)
@@ -215,14 +227,63 @@ class Octop:
         for name in (definition.name, *definition.aliases):
             self.registry[name] = definition
 
-    def schedule(self, *_args: object, **_options: object) -> NoReturn:
-        """Refuse: schedules do not exist yet.
+    def schedule(self, rule: str, /, **options: Unpack[DeclaredOptions]) -> Callable[[F], F]:
+        """Have a task made at each time of a rule: ``@octop.schedule("0 9 * * MON-FRI", timezone="Europe/Berlin")``.
+
+        Stands above or below ``@octop.task``, several of them if each has a name. Workers declare it when they start;
+        what somebody changes or pauses by hand stays as it is (``octop schedules diff``).
+
+        Args:
+            rule: Cron of five or six fields, ``@daily``, ``@every 90s``, ``@at 2030-01-07T09:00:00+01:00`` or an RRULE.
+            **options: Those below, by name.
+            name: Default: that of the task type.
+            timezone: Whose clocks count, as in ``Europe/Berlin``; default ``UTC``.
+            args: Arguments of each call.
+            kwargs: Likewise by name. In a text, ``{{slot}}``, ``{{slot.local}}``, ``{{slot.date}}``, ``{{slot.time}}``,
+                ``{{slot.epoch}}``, ``{{previous}}``, ``{{next}}`` and ``{{schedule}}`` are filled in.
+            tenant: Whose tasks; default: nobody's.
+            queue: And ``lane``, ``priority`` (0 to 9), ``max_retries`` (0 to 1,000), ``timeout`` (seconds or a
+                timedelta, at most 31 days) and ``tags`` (at most 50): of its tasks; default: as the task type says.
+            starts_at: An aware datetime: no slot before it.
+            ends_at: No slot after it.
+            catch_up: What becomes of slots that nobody fired: ``last`` (default) = the last one, ``skip`` = that only
+                if it is no later than ``late_after``, ``all`` = the newest ``catch_up_max``.
+            catch_up_max: 1 to 10,000; default 100.
+            overlap: While a task of an earlier slot has not ended, a slot is fired all the same (``allow``, default),
+                skipped (``skip``), or waits (``queue``).
+            jitter: Spread, 0 (default) to 1 day, seconds or a timedelta; the same for the same slot.
+            late_after: Seconds or a timedelta, at most 365 days, after which a slot counts as late; default 60.
+            expected: How long a task should take at most; longer is an alert. Default: none.
+            deadline: How long after its slot a task should have succeeded; else an alert. Default: none.
+
+        Returns:
+            A decorator that returns what it decorates.
 
         Raises:
-            ConfigurationError: Always.
+            InvalidOptionError: The rule or an option is out of bounds. What the rule means, the database judges.
+            InvalidNameError: A name is none, or another schedule has it.
+            InvalidTimeError: A moment is naive.
+            InvalidTaskError: The arguments do not fit the function, or it is no task of this application.
+            TypeError: There is no such option.
+
+        Examples:
+            >>> octop = Octop()
+            >>> @octop.schedule("0 9 * * MON-FRI", timezone="Europe/Berlin", kwargs={"day": "{{slot.date}}"})
+            ... @octop.task
+            ... def report(day: str) -> None: ...
         """
-        message = "this version has no schedules yet, so @octop.schedule can do nothing"
-        raise ConfigurationError(message, hint="Enqueue with using(at=…), or let cron call `octop enqueue`.")
+
+        def decorate(function: F) -> F:
+            if isinstance(function, Task):
+                if self.registry.get(function.name) is not function.definition:
+                    message = f"{function.name} is a task of another application"
+                    raise InvalidTaskError(message, hint="Schedule it where it is registered.")
+                self.declared_schedules.add(function.definition, rule, options)
+            else:
+                self.declared_schedules.wait_for_task(function, rule, options)
+            return function
+
+        return decorate
 
     def queue(self, name: str, **values: Any) -> None:
         """Declare limits of a queue, where the code is the place for them.
@@ -510,6 +571,7 @@ class Octop:
             stop=stop,
             version=__version__,
             queue_declarations=self.queue_declarations,
+            declared_schedules=self.declared_schedules,
         )
 
     def run_worker(self, **options: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from octop.engine import calls
 from octop.engine.call import Call, run
-from octop.engine.calls.schedules import CronTime
+from octop.engine.calls.cron import CronTime
 from octop.model import errors
 from tests.sql.crew import column, refused, rows, value
 

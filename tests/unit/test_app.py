@@ -96,14 +96,6 @@ def test_what_is_below_the_decorator_must_be_a_function(octop):
         octop.task(colour=3)
 
 
-def test_schedules_are_refused_with_a_clear_sentence(octop):
-    with pytest.raises(ConfigurationError, match="no schedules yet"):
-
-        @octop.schedule("0 9 * * 1-5", timezone="Asia/Shanghai")
-        @octop.task
-        def report(): ...
-
-
 def test_hooks_are_kept_in_order_and_must_be_callable(octop):
     first, second = (lambda: 1), (lambda: 2)
     assert octop.on_worker_start(first) is first

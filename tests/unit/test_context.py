@@ -127,3 +127,13 @@ def test_public_names_are_loaded_when_asked_for():
         assert getattr(octop, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = octop.nothing
+
+
+def test_a_task_knows_the_schedule_and_the_slot_for_which_it_was_made(claimed):
+    made = Context(claimed._replace(meta='{"schedule": "report", "slot": "2030-01-01T00:30:00+00:00"}'))
+    assert made.schedule == "report"
+    assert made.slot == dt.datetime(2030, 1, 1, 0, 30, tzinfo=dt.UTC)
+    assert (Context(claimed).schedule, Context(claimed).slot) == (None, None)
+    for rider in ('{"schedule": "x"}', '{"slot": "soon", "schedule": "x"}', '{"slot": "2030-01-01", "schedule": "x"}'):
+        own = Context(claimed._replace(meta=rider))
+        assert (own.schedule, own.slot) == (None, None), "riders of the same names that somebody enqueued"

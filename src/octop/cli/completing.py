@@ -44,6 +44,13 @@ def task_type_names(ctx: click.Context, param: click.Parameter, incomplete: str)
     return _beginning(ctx, names.task_type_names(), incomplete)
 
 
+def schedule_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the schedules whose name begins like this."""
+    from octop.engine import schedules  # noqa: PLC0415 - keeps help fast
+
+    return _beginning(ctx, schedules.schedule_names(), incomplete)
+
+
 def task_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return the ids that begin like this, from 8 characters on: fewer are those of too many tasks."""
     digits = incomplete.lower().replace("-", "")

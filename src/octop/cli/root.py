@@ -30,7 +30,7 @@ SECTIONS: Final[Sections] = {
         "types": ("octop.cli.types:types", "List, show, set, freeze, thaw and reset task types."),
         "alerts": ("octop.cli.alerts:alerts", "List and acknowledge alerts."),
         "holds": ("octop.cli.holds:holds", "List, add and lift holds of queues, types, tenants and lanes."),
-        "schedules": ("octop.cli.schedules:schedules", "Show when a cron expression fires, and what it means."),
+        "schedules": ("octop.cli.schedules.group:schedules", "List, show, add, set, run, pause, backfill schedules."),
         "workers": ("octop.cli.workers:workers", "List the workers that live, and what they run."),
         "config": ("octop.cli.config:config", "Read and change the settings that rule while it runs."),
         "audit": ("octop.cli.audit:audit", "List who did what."),

@@ -65,7 +65,7 @@ async def notifications(dsn: str, *, schema: str) -> AsyncIterator[str]:
     """
     connection = await open_connection_async(dsn, application_name="octop worker listen", schema=schema)
     try:
-        await _answered(connection, "listen octop_wake")
+        await _answered(connection, "listen octop_wake; listen octop_schedules")
         yield ""
         while True:
             async for notification in connection.notifies(timeout=PROOF_SECONDS):

@@ -145,6 +145,22 @@ class Context:
         found = from_text(self._claimed.meta) if self._claimed.meta else {}
         return found if isinstance(found, dict) else {}
 
+    @property
+    def schedule(self) -> str | None:
+        """Return the name of the schedule that made the task; None = it was enqueued."""
+        found = self.meta.get("schedule")
+        return found if isinstance(found, str) and self.slot is not None else None
+
+    @functools.cached_property
+    def slot(self) -> datetime | None:
+        """Return the moment of its schedule for which the task was made, whenever it runs; None = no schedule made it."""
+        found = self.meta.get("slot")
+        try:
+            slot = datetime.fromisoformat(found) if isinstance(found, str) else None
+        except ValueError:
+            return None  # a rider of the same name
+        return slot if slot is not None and slot.tzinfo is not None else None
+
     @functools.cached_property
     def logger(self) -> "logging.LoggerAdapter[logging.Logger]":
         """Return a logger whose records carry task_id, task_type and attempt."""

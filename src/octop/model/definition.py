@@ -123,6 +123,14 @@ class TaskDefinition:
             self._plan = (planned if self.batch is None else planned_batch)(self.function, self.name)
         return self._plan
 
+    @property
+    def awaits_annotations(self) -> bool:
+        """Tell whether an annotation can not be resolved yet: its module is not complete."""
+        try:
+            return self.plan is None
+        except InvalidTaskError:
+            return True
+
     def takes(self, name: str) -> bool:
         """Tell whether a parameter of the function has this name."""
         return name in (self.plan.codecs if self.batch is not None else inspect.signature(self.function).parameters)
@@ -173,10 +181,22 @@ class TaskDefinition:
     ) -> dict[str, object]:
         plan = self._plan or self.plan
         simple = not args and plan.required <= kwargs.keys() <= plan.allowed
-        values = dict(kwargs) if simple else self._named(plan, args, kwargs)
+        values = dict(kwargs) if simple else self.named(args, kwargs)
         if unique_by is not None or self.lane_from is not None:
             stored = self._stored_defaults(plan, unique_by)
             values.update({name: plan.defaults[name] for name in stored if name not in values})
+        return self._encoded(values)
+
+    def encoded(self, values: dict[str, object]) -> str:
+        """Write arguments by name as the JSON text of a payload; for the errors see ``bind``.
+
+        Args:
+            values: They are changed to their JSON forms in place.
+        """
+        return self._written(self._encoded(values))
+
+    def _encoded(self, values: dict[str, object]) -> dict[str, object]:
+        plan = self._plan or self.plan
         codecs = plan.codecs
         name = ""
         try:
@@ -200,7 +220,17 @@ class TaskDefinition:
             raise PayloadTooLargeError(message, hint="Store the data elsewhere, and pass a reference to it.")
         return text
 
-    def _named(self, plan: Plan, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
+    def named(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
+        """Return the arguments of one call by name.
+
+        Args:
+            args: Positional arguments, without the context.
+            kwargs: Arguments by name.
+
+        Raises:
+            InvalidArgumentsError: They do not fit the signature.
+        """
+        plan = self._plan or self.plan
         if len(args) > len(plan.positional):
             most = len(plan.positional)
             self._refuse(f"takes at most {most} positional argument{'' if most == 1 else 's'}, not {len(args)}")

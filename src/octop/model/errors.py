@@ -25,7 +25,11 @@ command, and says what the reader should do::
     │   ├── InvalidCronError          OC128
     │   ├── NeverFiresError           OC129
     │   ├── UnknownTimeZoneError      OC130
-    │   └── InvalidCountError         OC131
+    │   ├── InvalidCountError         OC131
+    │   ├── InvalidScheduleValueError OC141
+    │   └── InvalidBackfillError      OC142
+    ├── ScheduleNotFoundError         OC140
+    ├── ScheduleExistsError           a schedule of this name is there already
     ├── OutsideTaskError              octop.current() where no task runs
     ├── TransactionEndedError         a transactional task committed, or rolled back, by itself
     ├── TransactionAbortedError       a transactional task ended well in a transaction that can keep nothing
@@ -219,6 +223,25 @@ class InvalidCountError(InvalidScheduleError):
     sqlstate = "OC131"
 
 
+class InvalidScheduleValueError(InvalidScheduleError):
+    """A value of a schedule is out of bounds, or its payload names what no slot has: the message names the column."""
+
+    sqlstate = "OC141"
+
+
+class InvalidBackfillError(InvalidScheduleError):
+    """A backfill has a range without slots, with more than 100,000, or one that is not past: order another range."""
+
+    sqlstate = "OC142"
+
+
+class ScheduleNotFoundError(OctopError):
+    """There is no schedule of this name for this tenant: ``octop schedules list`` shows all."""
+
+    sqlstate = "OC140"
+    exit_code = 3
+
+
 class OutsideTaskError(OctopError):
     """``octop.current()`` was called where no task runs: call it inside the task's function."""
 
@@ -247,6 +270,12 @@ class IllegalTransitionError(TransitionError):
     """By hand only repairs are allowed; the message lists them."""
 
     sqlstate = "OC102"
+
+
+class ScheduleExistsError(OctopError):
+    """A schedule of this name is there already: change it with ``octop schedules set``, or give the new one another name."""
+
+    exit_code = 8
 
 
 class TaskNotFoundError(OctopError):

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+from octop.model.declared_schedules import DeclaredSchedules
 from octop.model.definition import TaskDefinition
 from octop.model.errors import ConfigurationError
 from octop.model.hooks import Hooks
@@ -27,6 +28,7 @@ async def run_embedded(
     stop: asyncio.Event | None = None,
     version: str = "",
     queue_declarations: Mapping[str, Mapping[str, object]] | None = None,
+    declared_schedules: DeclaredSchedules | None = None,
 ) -> None:
     """Run one worker in this event loop until it is stopped, cancelled or (with ``drain``) has nothing left to do.
 
@@ -41,6 +43,7 @@ async def run_embedded(
         stop: Set to stop with grace.
         version: Shown by ``octop workers``.
         queue_declarations: Values of queues that the application declares, by queue.
+        declared_schedules: Schedules that the application declares.
 
     Raises:
         ConfigurationError: Health probes, or caps of a process that is not ours to replace, were asked for.
@@ -59,6 +62,7 @@ async def run_embedded(
         lease=lease,
         version=version,
         queue_declarations=queue_declarations,
+        declared_schedules=declared_schedules,
     )
     heart = HeartThread(options, worker_id, lease)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple, Protocol
 
+from octop.model.declared_schedules import DeclaredSchedules
 from octop.model.definition import TaskDefinition
 from octop.model.errors import ApplicationError, OctopError
 from octop.model.hooks import Hooks
@@ -70,6 +71,10 @@ class Application(Protocol):
     @property
     def queue_declarations(self) -> dict[str, dict[str, object]]:
         """Hold values of queues that the code declares, by queue."""
+
+    @property
+    def declared_schedules(self) -> DeclaredSchedules:
+        """Hold the schedules that the code declares."""
 
 
 def named_application(settings: Settings, folder: Path | None = None) -> Named | None:

@@ -101,9 +101,11 @@ class _Process:
             supervisor_id=self._hello["supervisor_id"],
             version=__version__,
             queue_declarations=self._application.queue_declarations,
+            declared_schedules=self._application.declared_schedules,
         )
         runtime.on_settings = self._follow
         runtime.on_registered = self._registered
+        runtime.on_change = lambda: self._tell({"changed": True})
         runtime.on_leaving = self._leaving
         runtime.on_left = lambda: self._tell({"left": True})
         runtime.holdings.on_longer = lambda: self._turned(runtime, runtime.holdings.longest_seconds)
@@ -138,6 +140,7 @@ class _Process:
                 "heartbeat_seconds": self._heartbeat_seconds,
                 "lease_seconds": float(settings.values.get("worker.lease_seconds") or 30.0),
                 "deadline_grace_seconds": float(settings.values.get("worker.deadline_grace_seconds") or 10.0),
+                "tick_seconds": float(settings.values.get("scheduler.interval_seconds") or 5.0),
                 "scale_seconds": float(settings.values.get("worker.scale_seconds") or 5.0),
             }
         )

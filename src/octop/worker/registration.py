@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from octop.engine import calls
+from octop.model.declared_schedules import DeclaredSchedules
 from octop.model.definition import TaskDefinition
 from octop.model.errors import OctopError, TryAgainError
 from octop.model.work import TaskTypePolicy
@@ -39,6 +40,7 @@ class Registration:
         supervisor_id: str | None,
         version: str,
         queue_declarations: Mapping[str, Mapping[str, object]],
+        declared_schedules: DeclaredSchedules,
     ) -> None:
         """Know what to say; nothing is said yet.
 
@@ -50,6 +52,7 @@ class Registration:
             supervisor_id: Of the process that started it; None = nobody's.
             version: Of this package, as people see it.
             queue_declarations: Values of queues that the application declares, by queue.
+            declared_schedules: Schedules that the application declares.
         """
         self.is_known = False
         self._registry = registry
@@ -58,6 +61,7 @@ class Registration:
         self._lease = lease
         self._supervisor_id = supervisor_id
         self._version = version
+        self._declared_schedules = declared_schedules
         self._queue_declarations = queue_declarations
         self._queue_count = 0
         self._tries = 0
@@ -75,6 +79,7 @@ class Registration:
         """
         if self._queue_declarations:
             await link.call(calls.octop_declare_queues(self._queue_declarations))
+        await self._declare_schedules(link)
         at, served = time.monotonic(), list(queues)
         await link.call(
             calls.octop_register(
@@ -93,6 +98,18 @@ class Registration:
             # later ones are no beats: the row may have been stale, and only a beat tells whether it was
             self.is_known = True
             self._lease.beaten(at, unbroken=True)
+
+    async def _declare_schedules(self, link: Link) -> None:
+        """Declare schedules, once: by a later registration an older worker would undo what a newer one has declared."""
+        if not len(self._declared_schedules) or self.is_known:
+            return
+        for row in await link.call(calls.octop_declare_schedules(self._declared_schedules.as_json())):
+            if row["what"] == "kept":
+                log.info(
+                    "schedule %s stays as somebody has changed it, not as the code says: octop schedules diff",
+                    row["name"],
+                    extra={"worker_id": self._worker_id},
+                )
 
     async def try_to_register(self, link: Link, queues: Collection[str]) -> float:
         """Register, unless somebody's open transaction holds what must be written.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from octop.engine import calls
+from octop.model.declared_schedules import DeclaredSchedules
 from octop.model.definition import TaskDefinition
 from octop.model.errors import DatabaseUnreachableError, OctopError
 from octop.model.hooks import Hooks
@@ -30,6 +31,7 @@ from octop.worker.recall import Recall
 from octop.worker.registration import Registration
 from octop.worker.runner import Runner
 from octop.worker.shutdown import SILENCE_SECONDS, Shutdown
+from octop.worker.ticker import Ticker
 from octop.worker.transactions import Transactions, dsn_of_tasks
 from octop.worker.trouble import Trouble
 from octop.worker.turnover import Turnover
@@ -59,6 +61,7 @@ class Runtime:
         on_delivering: Called when all tasks have ended, but their outcomes could not yet be handed in.
         on_leaving: Called when all has ended, before it deregisters: nobody may beat for it any longer.
         on_left: Called when it has deregistered.
+        on_change: Called when something but a queue was heard to have changed, such as a schedule.
         registration: What the database knows of it.
         holdings: What it holds.
         shutdown: Leads to the end.
@@ -78,6 +81,7 @@ class Runtime:
         supervisor_id: str | None = None,
         version: str = "",
         queue_declarations: Mapping[str, Mapping[str, object]] | None = None,
+        declared_schedules: DeclaredSchedules | None = None,
     ) -> None:
         """Put the parts together; nothing runs yet."""
         self.worker_id = worker_id
@@ -87,6 +91,7 @@ class Runtime:
         self.on_delivering: Callable[[], None] = lambda: None
         self.on_leaving: Callable[[], None] = lambda: None
         self.on_left: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], None] = lambda: None
         self.drained = False
         self.recycled = ""
         self._crashed = False
@@ -107,6 +112,7 @@ class Runtime:
             supervisor_id=supervisor_id,
             version=version,
             queue_declarations=queue_declarations or {},
+            declared_schedules=declared_schedules or DeclaredSchedules(),
         )
         self._exchange_link = Link(options, "exchange", worker_id, is_over=lambda: self.shutdown.is_hopeless)
         self._second_link = Link(
@@ -117,6 +123,8 @@ class Runtime:
             lack="one exchange at a time, for there is no second connection",
         )
         self._control_link = Link(options, "control", worker_id, is_over=self._over.is_set)
+        # of a supervisor's processes none fires schedules: it does, whatever their tasks do
+        self._ticker = None if supervisor_id else Ticker(Link(options, "ticker", worker_id), worker_id)
         self.holdings = self._holdings = Holdings()
         self._children = Children(options.application, options.import_folder, options.max_memory_mb)
         # what tasks may need more rights for, or other ones, than the worker itself
@@ -149,6 +157,8 @@ class Runtime:
 
     def stop(self) -> None:
         """Claim no more, let tasks end for the grace time, release what is left, and return from ``run``."""
+        if self._ticker is not None:
+            self._ticker.stop()
         if not self.shutdown.has_begun:
             grace = None if self._settings is None else self._settings.values.get("worker.grace_seconds")
             self.shutdown.begin(grace)
@@ -213,6 +223,8 @@ class Runtime:
                     ears = Ears(self._options, self.worker_id, self._control_link, self._over, self._hear)
                     duties += [ears.listen(), ears.prove()]
                 duties += [each.hand_over(self._over) for each in self._alerts()]
+                if self._ticker is not None:
+                    duties.append(self._ticker.run())
                 helpers += [group.create_task(duty) for duty in duties]
                 await self._exchanger.run()
                 if not self.shutdown.is_hurried:
@@ -307,6 +319,8 @@ class Runtime:
         self.shutdown.close()
         for link in (self._exchange_link, self._second_link, self._control_link):
             await link.close()
+        if self._ticker is not None:
+            await self._ticker.close()
 
     def _delivers(self) -> None:
         self._control_asked.set()  # whether the database answers there is good to know if it does not where outcomes go
@@ -381,6 +395,8 @@ class Runtime:
             if chosen is not None and own not in (None, chosen) and pool.limit != chosen:
                 log.info("queue %s: an operator's limit of %s holds, not the %s of -q", name, chosen, own)
             pool.limit = chosen if chosen is not None else ordinary if own is None else own
+        if self._ticker is not None:
+            self._ticker.interval_seconds = _number(values, "scheduler.interval_seconds", 5.0)
         self.on_settings(settings)
         self._exchanger.nudge()
 
@@ -419,6 +435,9 @@ class Runtime:
     def _hear(self, word: str) -> None:
         if not word:
             self._control_asked.set()
+            self.on_change()
+            if self._ticker is not None:
+                self._ticker.poke()
         if not word or word in self._pools:
             self._exchanger.nudge()
 

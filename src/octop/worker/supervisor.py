@@ -34,6 +34,7 @@ from octop.worker.orphans import Orphans
 from octop.worker.probes import Probes
 from octop.worker.reload import changes
 from octop.worker.scaling import Places
+from octop.worker.ticker import Ticker
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ class Supervisor:
         self._beat_trouble = ""
         self._places = Places(options, self._workers, self._stopping)
         self._link = Link(options, "heart", self._supervisor_id, is_over=lambda: self._rhythm.is_over)
+        self._ticker = Ticker(Link(options, "ticker", self._supervisor_id), self._supervisor_id)
 
     async def run(self) -> int:
         """Supervise until told to stop, or until all have drained. Return the exit code.
@@ -96,6 +98,7 @@ class Supervisor:
         async with asyncio.TaskGroup() as group:
             hearts = group.create_task(beat(self._link, self._rhythm, self._living, self._beaten, self._unbeaten))
             helpers = [group.create_task(self._watch()), group.create_task(probes.watch())]
+            helpers.append(group.create_task(self._ticker.run(lambda: self._has_run)))
             if self._options.reload:
                 helpers.append(group.create_task(self._reload()))
             if self._places.may_change:
@@ -105,6 +108,7 @@ class Supervisor:
             self._rhythm.stop()  # the last thing to stop
             await self._link.close()
             await self._places.close()
+            await self._ticker.close()
             for helper in (*helpers, hearts):
                 helper.cancel()
         if len(self._signals) > 1:
@@ -124,6 +128,7 @@ class Supervisor:
         self._stopping.set()
         self._changed.set()
         self._places.wake()
+        self._ticker.stop()
 
     def _stop(self, worker: WorkerProcess) -> None:
         hurried = len(self._signals) > 1
@@ -306,6 +311,7 @@ class Supervisor:
         elif "registered" in message:
             self._has_run = True
             self._rhythm.poke()
+            self._ticker.poke()
             if self._stopping.is_set():
                 self._stop(worker)
             if message["folder"] is not None and not self._folder.done():
@@ -315,6 +321,9 @@ class Supervisor:
             self._deadline_grace_seconds = float(message["deadline_grace_seconds"])
             self._lease_seconds = float(message["lease_seconds"])
             self._places.seconds = float(message["scale_seconds"])
+            self._ticker.interval_seconds = float(message["tick_seconds"])
+        elif "changed" in message:
+            self._ticker.poke()
         elif "stopping" in message and len(self._signals) < 2:
             worker.kill_at = time.monotonic() + float(message["stopping"]) + UNWIND_SECONDS
         elif "delivering" in message and len(self._signals) < 2:

@@ -24,9 +24,20 @@ if TYPE_CHECKING:
     )
     from octop.engine.calls.alerts import octop_ack_alerts, octop_alert_tried, octop_take_alerts
     from octop.engine.calls.bulk import octop_cancel_many, octop_delete_many, octop_retry_many
+    from octop.engine.calls.cron import octop_cron_check, octop_cron_explain, octop_cron_next, octop_cron_next_n
     from octop.engine.calls.exchange import octop_doubt, octop_doubtful, octop_exchange, octop_sleep
     from octop.engine.calls.queues import octop_declare_queues, octop_lanes, octop_set_queue
-    from octop.engine.calls.schedules import octop_cron_check, octop_cron_explain, octop_cron_next, octop_cron_next_n
+    from octop.engine.calls.schedules import (
+        octop_backfill_schedule,
+        octop_cancel_backfill,
+        octop_declare_schedules,
+        octop_drop_schedule,
+        octop_pause_schedule,
+        octop_put_schedule,
+        octop_resume_schedule,
+        octop_run_schedule,
+        octop_tick,
+    )
     from octop.engine.calls.tasks import octop_enqueue_many, octop_task, octop_why
     from octop.engine.calls.workers import (
         octop_beat,
@@ -47,8 +58,10 @@ if TYPE_CHECKING:
 __all__ = [
     "octop_ack_alerts",
     "octop_alert_tried",
+    "octop_backfill_schedule",
     "octop_beat",
     "octop_cancel",
+    "octop_cancel_backfill",
     "octop_cancel_many",
     "octop_config_reset",
     "octop_config_set",
@@ -58,6 +71,7 @@ __all__ = [
     "octop_cron_next",
     "octop_cron_next_n",
     "octop_declare_queues",
+    "octop_declare_schedules",
     "octop_declare_task_types",
     "octop_delete",
     "octop_delete_many",
@@ -65,6 +79,7 @@ __all__ = [
     "octop_doubt",
     "octop_doubtful",
     "octop_drain",
+    "octop_drop_schedule",
     "octop_enqueue_many",
     "octop_exchange",
     "octop_freeze",
@@ -74,12 +89,16 @@ __all__ = [
     "octop_lost",
     "octop_owned",
     "octop_pause",
+    "octop_pause_schedule",
+    "octop_put_schedule",
     "octop_register",
     "octop_release_unheld",
     "octop_remaining",
     "octop_resume",
+    "octop_resume_schedule",
     "octop_retry",
     "octop_retry_many",
+    "octop_run_schedule",
     "octop_scale",
     "octop_set_queue",
     "octop_settings",
@@ -88,11 +107,12 @@ __all__ = [
     "octop_take_alerts",
     "octop_task",
     "octop_thaw",
+    "octop_tick",
     "octop_wanted_processes",
     "octop_why",
 ]
 
-_MODULES: Final = ("acts", "alerts", "bulk", "exchange", "queues", "schedules", "tasks", "workers")
+_MODULES: Final = ("acts", "alerts", "bulk", "cron", "exchange", "queues", "schedules", "tasks", "workers")
 
 
 def __getattr__(name: str) -> Any:

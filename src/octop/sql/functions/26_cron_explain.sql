@@ -133,6 +133,9 @@ declare
   v_parts text[];
   v_said text;
 begin
+  if v_rule[1] = 4 then
+    return 'Once, at ' || to_char(timestamp '1970-01-01' + v_rule[2] * interval '1 second', 'YYYY-MM-DD HH24:MI:SS') || ' UTC.';
+  end if;
   if v_rule[1] = 3 then
     v_parts := array(select n || ' ' || unit || case when n > 1 then 's' else '' end
                        from (values (1, v_rule[2] / 86400, 'day'), (2, v_rule[2] / 3600 % 24, 'hour'), (3, v_rule[2] / 60 % 60, 'minute'), (4, v_rule[2] % 60, 'second')) x (i, n, unit)

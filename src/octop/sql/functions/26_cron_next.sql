@@ -115,6 +115,9 @@ begin
   end if;
   u := date_trunc('second', greatest(after, '0001-01-03 00:00:00+00') at time zone 'UTC');
 
+  if rule[1] = 4 then
+    return case when rule[2] > extract(epoch from u) then to_timestamp(rule[2]) end;
+  end if;
   if rule[1] = 3 then
     t := timestamp '1970-01-01' + interval '1 second'
        * (rule[3] + greatest(floor((extract(epoch from u)::numeric - rule[3]) / rule[2]) + 1, 0) * rule[2])::double precision;

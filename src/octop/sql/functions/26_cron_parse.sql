@@ -172,7 +172,7 @@ begin
     v_text := case v_text when '@HOURLY' then '0 * * * *' when '@DAILY' then '0 0 * * *' when '@MIDNIGHT' then '0 0 * * *' when '@WEEKLY' then '0 0 * * 0'
       when '@MONTHLY' then '0 0 1 * *' when '@YEARLY' then '0 0 1 1 *' when '@ANNUALLY' then '0 0 1 1 *' end;
     if v_text is null then
-      return _octop_cron_every(expression);
+      return case when expression ~* '^[[:space:]]*@at([[:space:]]|$)' then _octop_cron_at(expression) else _octop_cron_every(expression) end;
     end if;
   end if;
   v_fields := regexp_split_to_array(v_text, '[[:space:]]+');
@@ -271,7 +271,7 @@ begin
   v_parts := regexp_match(lower(expression collate "C"),
     '^[[:space:]]*@every[[:space:]]+(?=[0-9])(?:([0-9]{1,6})w)?(?:([0-9]{1,6})d)?(?:([0-9]{1,6})h)?(?:([0-9]{1,8})m)?(?:([0-9]{1,9})s)?(?:[[:space:]]+from[[:space:]]+([^[:space:]]+))?[[:space:]]*$');
   if v_parts is null then
-    raise exception 'octop: "%" is no rule: after @ stands hourly, daily, midnight, weekly, monthly, yearly, annually or every', left(expression, 100)
+    raise exception 'octop: "%" is no rule: after @ stands hourly, daily, midnight, weekly, monthly, yearly, annually, every or at', left(expression, 100)
       using errcode = 'OC128', hint = 'Intervals: @every 90s, @every 1h30m, @every 2w from 2030-01-07T09:00:00+01:00; w, d, h, m and s in this order. There is no @reboot: workers start at any time.';
   end if;
   v_seconds := coalesce(v_parts[1]::numeric, 0) * 604800 + coalesce(v_parts[2]::numeric, 0) * 86400 + coalesce(v_parts[3]::numeric, 0) * 3600
@@ -296,3 +296,21 @@ begin
   return array[3, v_seconds::bigint, v_anchor];
 end $$;
 comment on function _octop_cron_every(text) is 'The parsed form of @every; OC128 for anything else that begins with @.';
+
+create or replace function _octop_cron_at(expression text) returns bigint[]
+  language plpgsql immutable set search_path from current
+as $$
+declare
+  v_text text := btrim(substr(btrim(lower(expression collate "C"), E' \t\r\n'), 4), E' \t\r\n');
+begin
+  if v_text !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}t[0-9]{2}:[0-9]{2}(:[0-9]{2})?(z|[+-][0-9]{2}:[0-9]{2})$' then
+    raise exception 'octop: "%" is no moment for @at', left(v_text, 100)
+      using errcode = 'OC128', hint = 'Write date, time and offset: @at 2030-01-07T09:00:00+01:00 or @at 2030-01-07T08:00Z.';
+  end if;
+  -- with an offset and in ISO 8601 no setting of a session has a say
+  return array[4, extract(epoch from v_text::timestamptz)::bigint];
+exception when data_exception then
+  raise exception 'octop: "%" is no moment for @at: %', left(v_text, 100), sqlerrm
+    using errcode = 'OC128', hint = 'Write date, time and offset: @at 2030-01-07T09:00:00+01:00 or @at 2030-01-07T08:00Z.';
+end $$;
+comment on function _octop_cron_at(text) is 'The parsed form of @at, which fires once; OC128 for what is no moment with an offset.';

@@ -222,6 +222,7 @@ begin
     begin
       perform _octop_purge(5000);
       perform _octop_purge_alerts(5000);
+      perform _octop_purge_slots(5000);
     exception when query_canceled or others then
       get stacked diagnostics v_hint = pg_exception_hint;
       perform _octop_chore_failed('the purge was put off', sqlerrm, v_hint, 'in ten seconds');

@@ -1,37 +1,31 @@
-"""`octop schedules`: what a cron expression means, before it becomes a schedule."""
+"""`octop schedules next` and `explain`: what a rule means, also before it becomes a schedule."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
 import click
 
 from octop.cli.columns import Column
-from octop.cli.groups import Group
+from octop.cli.completing import schedule_names
 from octop.cli.invocation import Invocation, global_options, pass_invocation
 from octop.cli.moments import MOMENT
-from octop.engine import calls
+from octop.cli.schedules.words import offset, tenant_option
+from octop.engine import calls, schedules
+from octop.engine.call import run
 
 COLUMNS: Final = (Column("wall time"), Column("offset"), Column("UTC"))
 
 
-@click.group(cls=Group, short_help="Show when a cron expression fires, and what it means.")
-def schedules() -> None:
-    """Show when a cron expression fires, and what it means.
-
-    The database reads the expression, by its own zone data. Grammar and rules: docs/reference/cron.md
-    """
-
-
-@schedules.command("next")
-@click.argument("expression")
+@click.command("next")
+@click.argument("expression", metavar="NAME|EXPRESSION", shell_complete=schedule_names)
+@tenant_option
 @click.option(
     "--timezone",
     "-z",
-    default="UTC",
-    show_default=True,
     metavar="ZONE",
-    help="Whose clocks count, as in Europe/Berlin.",
+    help="Whose clocks count, as in Europe/Berlin.  [default: the schedule's, else UTC]",
 )
 @click.option(
     "-n", "--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many times, 1 to 1,000."
@@ -39,12 +33,20 @@ def schedules() -> None:
 @click.option("--after", type=MOMENT, metavar="MOMENT", help="Times after this moment.  [default: now]")
 @global_options(reads=True)
 @pass_invocation
-def next_(invocation: Invocation, expression: str, timezone: str, count: int, after: str | None) -> None:
-    """Show the next times of EXPRESSION, such as "0 9 * * MON-FRI".
+def next_(
+    invocation: Invocation, expression: str, tenant: str, timezone: str | None, count: int, after: str | None
+) -> None:
+    """Show the next times of the schedule NAME, or of an EXPRESSION such as "0 9 * * MON-FRI".
 
-    Each as the clocks of the zone show it, with their offset then, and in UTC.
+    Each as the clocks of the zone show it, with their offset then, and in UTC. Of a schedule these are the times of its
+    rule between its start and its end, also while it is paused.
     """
-    times = invocation.ask(calls.octop_cron_next_n(expression, timezone, after, count))
+    with invocation.connection() as connection:
+        known = run(connection, schedules.rule_of(expression, tenant)) or {}
+        rule, zone = known.get("rule", expression), timezone or known.get("timezone", "UTC")
+        times = run(connection, calls.octop_cron_next_n(rule, zone, after or known.get("after"), count))
+    if (ends_at := known.get("ends_at")) is not None:
+        times = [each for each in times if each.at <= datetime.fromisoformat(ends_at)]
     if invocation.as_json:
         invocation.output.json(
             [{"at": each.at.isoformat(), "wall": each.wall, "offset": offset(each.offset_seconds)} for each in times]
@@ -60,11 +62,11 @@ def next_(invocation: Invocation, expression: str, timezone: str, count: int, af
             ]
             for each in times
         ],
-        empty="It fires no more before the year 10000.",
+        empty="It fires no more: its end, or the year 10000, comes first.",
     )
 
 
-@schedules.command()
+@click.command()
 @click.argument("expression")
 @global_options(reads=True)
 @pass_invocation
@@ -75,14 +77,3 @@ def explain(invocation: Invocation, expression: str) -> None:
         invocation.output.json({"expression": expression, "means": said})
         return
     invocation.output.line(said)
-
-
-def offset(seconds: int) -> str:
-    """Return an offset from UTC as people write it.
-
-    Example:
-        >>> [offset(each) for each in (0, 19800, -12600)]
-        ['+00:00', '+05:30', '-03:30']
-    """
-    hours, rest = divmod(abs(seconds), 3600)
-    return f"{'-' if seconds < 0 else '+'}{hours:02}:{rest // 60:02}"

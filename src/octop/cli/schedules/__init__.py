@@ -1,0 +1,1 @@
+"""`octop schedules`: one file per kind of command."""
