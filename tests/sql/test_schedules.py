@@ -263,7 +263,7 @@ def test_a_schedule_whose_task_is_refused_stops_no_other_and_goes_on(dba, clock)
     )
     clock.advance(60)
     assert tick(dba) == (1, 1)
-    assert [task_type for task_type in column(dba, "select meta ->> 'schedule' from octop_tasks")] == ["good"]
+    assert column(dba, "select meta ->> 'schedule' from octop_tasks") == ["good"]
     assert "payload" in value(dba, "select last_error from octop_schedules where name = 'bad'")
     assert column(dba, "select kind from octop_alerts") == ["schedule_failed"]
     assert value(dba, "select state from octop_schedule_summary where name = 'bad'") == "failing"
