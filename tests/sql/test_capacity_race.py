@@ -18,7 +18,7 @@ from tests.sql.crew import do, limit, value
 SESSIONS = 16
 TASKS = 500
 ROUNDS = 20 if "OCTOP_TEST_RACE" in os.environ else 1
-SECONDS_MAX = 60.0
+SECONDS_MAX = 90
 
 
 def dawdle(dba):

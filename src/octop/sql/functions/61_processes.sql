@@ -25,14 +25,16 @@ create or replace function _octop_due_in_open_lanes(p_rules octop_queues, p_held
   language plpgsql stable set search_path from current set enable_seqscan = off set enable_bitmapscan = off
 as $$
 declare
-  v_last record;
+  v_last    record;
+  v_by_lane jsonb := (select g.by_lane from _octop_gate(p_rules) g);
 begin
   -- Lanes take turns, so the next claim begins behind the lane that started last: these some 200 lanes are looked at, as it does.
   select t.lane, t.tenant into v_last from octop_tasks_live t
    where t.queue = p_rules.name and t.status = 'running' and t.lane > '' order by t.started_at desc limit 1;
   select coalesce(sum(least(d.n, g.room)), 0), min(d.oldest_at) into due, oldest_at
-    from _octop_lane_turns(p_rules.name, v_last.lane, v_last.tenant, false) l
-   cross join lateral _octop_lane_gate(p_rules, l.tenant, l.lane) g
+    from _octop_lane_turns(p_rules.name, v_last.lane, v_last.tenant, false, 200) u
+   cross join lateral unnest(u.lanes, u.tenants) l (lane, tenant)
+   cross join lateral _octop_lane_gate(p_rules, l.tenant, l.lane, v_by_lane) g
    cross join lateral (
      select count(*) as n, min(r.scheduled_at) as oldest_at from generate_series(0, 9) p cross join lateral (
        select t.scheduled_at, t.task_type from octop_tasks_live t
