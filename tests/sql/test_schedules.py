@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
+import psycopg
 import pytest
 
 from tests.sql.crew import column, do, refused, rows, value
@@ -237,8 +238,8 @@ def test_a_pause_fires_nothing_and_is_no_outage(dba, clock):
     assert tick(dba) == (1, 0)
     assert column(dba, "select action from octop_audit where action like 'schedule%%' order by seq") == [
         "schedule.add",
-        "schedule.set",
-        "schedule.set",
+        "schedule.pause",
+        "schedule.resume",
     ]
     refused("OC140", dba, "select octop_pause_schedule('no such')")
 
@@ -263,10 +264,10 @@ def test_a_schedule_whose_task_is_refused_stops_no_other_and_goes_on(dba, clock)
     )
     clock.advance(60)
     assert tick(dba) == (1, 1)
-    assert column(dba, "select meta ->> 'schedule' from octop_tasks") == ["good"]
+    assert [task_type for task_type in column(dba, "select meta ->> 'schedule' from octop_tasks")] == ["good"]
     assert "payload" in value(dba, "select last_error from octop_schedules where name = 'bad'")
     assert column(dba, "select kind from octop_alerts") == ["schedule_failed"]
-    assert value(dba, "select state from octop_schedule_summary where name = 'bad'") == "failing"
+    assert value(dba, "select state from octop_schedule_list where name = 'bad'") == "failing"
     clock.advance(60)
     assert tick(dba) == (1, 1)
 
@@ -293,7 +294,10 @@ def test_backfill_fires_what_made_no_task_so_many_at_once(dba, clock):
 
 def declare(dba, *declared, look=False):
     found = rows(
-        dba, "select name, what, columns from octop_declare_schedules(%s::jsonb, %s)", json.dumps(list(declared)), look
+        dba,
+        "select name, what, columns from octop_declare_schedules(%s::jsonb, only_look => %s)",
+        json.dumps(list(declared)),
+        look,
     )
     return {name: (what, columns) for name, what, columns in found}
 
@@ -352,5 +356,5 @@ def test_start_end_and_one_instant(dba, clock):
     assert tick(dba)[0] == 3
     assert [slot.hour for slot, _, _ in slots(dba)] == [14, 15]
     assert [slot.hour for slot, _, _ in slots(dba, "once")] == [13]
-    assert column(dba, "select state from octop_schedule_summary") == ["ended", "ended"]
+    assert column(dba, "select state from octop_schedule_list") == ["ended", "ended"]
     assert value(dba, "select next_seconds from octop_tick()") is None
