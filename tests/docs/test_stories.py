@@ -54,6 +54,17 @@ def test_holds(empty_database, tmp_path):
         assert connection.execute("select status from octop_tasks").fetchone() == ("frozen",)
 
 
+def test_schedules(empty_database, tmp_path):
+    closed_to_public(empty_database)
+    with Story(
+        HOW_TO / "schedules.md", tmp_path, url=empty_database.url, more={"DATABASE_URL": empty_database.url}
+    ) as story:
+        story.run()
+    with empty_database.connect() as connection:
+        found = connection.execute("select name, rule from octop_schedules order by name").fetchall()
+    assert found == [("cleanup", "30 3 * * *"), ("often", "@every 90s"), ("report", "0 9 * * *")]
+
+
 def test_alerts(empty_database, tmp_path):
     closed_to_public(empty_database)
     with Story(

@@ -90,7 +90,7 @@ def schedule_names() -> Call[list[str]]:
 
 
 def overdue() -> Call[list[Row]]:
-    """Read the schedules that should have fired and did not, the latest first, at most 100: name, tenant, overdue_seconds."""
+    """Read the schedules that should have fired and did not, the longest overdue first, at most 100: name, tenant, overdue_seconds."""
     return Call(
         """
         select jsonb_build_object('name', s.name, 'tenant', s.tenant,
@@ -100,6 +100,23 @@ def overdue() -> Call[list[Row]]:
          order by s.next_slot limit 100
         """,
         {},
+        objects,
+    )
+
+
+def failing(most: int) -> Call[list[Row]]:
+    """Read the schedules whose last slot made no task: name, tenant, last_error.
+
+    Args:
+        most: At most so many.
+    """
+    return Call(
+        """
+        select jsonb_build_object('name', s.name, 'tenant', s.tenant, 'last_error', s.last_error)
+          from octop_schedules s where s.last_error is not null and s.paused_at is null
+         order by s.tenant, s.name limit %(most)s::integer
+        """,
+        {"most": most},
         objects,
     )
 

@@ -6,7 +6,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from octop.cli.doctor import clocks, connections, days, grants, package, schema, settings, statements, vacuum, work
+from octop.cli.doctor import (
+    clocks,
+    connections,
+    days,
+    grants,
+    package,
+    schedules,
+    schema,
+    settings,
+    statements,
+    vacuum,
+    work,
+)
 
 if TYPE_CHECKING:
     from octop.cli.doctor.examination import Examination
@@ -118,6 +130,7 @@ CHECKS: Final = (
     Check("no task waits for a person", ("tasks.frozen",), work.frozen),
     Check("every running task has a worker, and ends in time", ("tasks.overdue", "tasks.orphaned"), work.stuck),
     Check("the counters agree with the tasks", ("tasks.counters_drifted",), work.counters),
+    Check("every schedule fires in time", ("schedules.unfired", "schedules.no_worker", "schedules.failing"), schedules.overdue),
     Check("days of history are made and dropped in time", ("days.missing", "days.stray", "days.not_dropped"), days.partitions),
     Check("somebody sweeps", ("days.no_worker", "days.nobody_sweeps"), days.sweep),
     Check(

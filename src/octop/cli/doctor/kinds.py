@@ -60,6 +60,10 @@ KINDS: Final = (
     Kind("tasks.overdue", WARNING, "running tasks are past their time limit, and neither their worker nor a sweep has ended them", "They hold their places, and the retry that is due to them does not come.", "`select octop_sweep(…)`, and see why no worker does it"),
     Kind("tasks.orphaned", WARNING, "running tasks name no worker, or one that has no row", "Nobody's silence can be judged: they seem to run until a sweep finds them.", "`select octop_sweep(…)`, and see why no worker does it"),
     Kind("tasks.counters_drifted", WARNING, "the counters differ from the tasks, as far as these can be counted (50,000 of a status)", "Views, dashboard and metrics show wrong numbers; nothing is decided by them.", "`select octop_recount()`"),
+    # --- schedules ---
+    Kind("schedules.unfired", WARNING, "slots of schedules are overdue, though workers live", "Nobody fires: no task of theirs is made until somebody does.", "`select octop_tick()`, and see why no worker does it"),
+    Kind("schedules.no_worker", WARNING, "slots of schedules are overdue, because no worker lives", "No task of theirs is made until a worker starts, or pg_cron or somebody calls octop_tick.", "`octop worker`, or `select octop_tick()`"),
+    Kind("schedules.failing", WARNING, "the last slot of a schedule made no task", "What the schedule is for does not happen; its next slots will probably fail alike.", "correct the schedule: `octop schedules show …`, then `set`"),
     # --- days ---
     Kind("days.missing", WARNING, "days of history have no partition", "Tasks that finish then go into the stray partition, which retention can not drop.", "`select octop_make_days()`"),
     Kind("days.stray", WARNING, "finished tasks lie in the stray partition", "No worker made days for a while; retention drops days, never strays.", "`select octop_make_days()`"),
