@@ -34,6 +34,10 @@ INLINED = {
     "_octop_lane_gate(octop_queues,text,text,jsonb)",
     "_octop_pair(text,text)",
     "_octop_runs(text)",
+    "_octop_schedule_called(text,text)",
+    "_octop_schedule_defaults()",
+    "_octop_schedule_values()",
+    "_octop_slot_check_at(octop_schedules,timestamp with time zone)",
     "_octop_token_span(double precision)",
     "_octop_tokens(text,text,text,double precision,integer)",
     "_octop_parked_by(text,integer)",
@@ -273,7 +277,7 @@ def test_each_role_has_exactly_these_rights_on_tables(dba):
     assert {row[:2]: row[2] for row in found}["octop_operator", "INSERT"] == 1
     assert {row[:2]: row[2] for row in found}[
         "octop_operator", "DELETE"
-    ] == 3  # octop_config, octop_queues, octop_task_types
+    ] == 4  # octop_config, octop_queues, octop_schedules, octop_task_types
 
 
 def test_each_function_that_people_or_programs_may_call_is_theirs_on_purpose(dba):
@@ -292,6 +296,13 @@ def test_each_function_that_people_or_programs_may_call_is_theirs_on_purpose(dba
         "octop_thaw",
         "octop_config_set",
         "octop_drop_days",
+        "octop_put_schedule",
+        "octop_drop_schedule",
+        "octop_pause_schedule",
+        "octop_resume_schedule",
+        "octop_run_schedule",
+        "octop_backfill_schedule",
+        "octop_cancel_backfill",
     }
     work = {
         "octop_exchange",
@@ -319,7 +330,7 @@ def test_each_function_that_people_or_programs_may_call_is_theirs_on_purpose(dba
         assert callable_ & forbidden == set(), role
         assert all(not name.startswith("_octop") or name in {
             "_octop_now", "_octop_caller", "_octop_setting", "_octop_summary", "_octop_counted", "_octop_queue_counts",
-            "_octop_queue_limits",
+            "_octop_queue_limits", "_octop_schedule_changes",
         } for name in callable_), role  # fmt: skip
 
 

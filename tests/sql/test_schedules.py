@@ -41,7 +41,10 @@ def tasks(dba):
 
 
 def test_a_plain_insert_is_a_schedule_and_fires_each_slot_once(dba, clock):
-    do(dba, "insert into octop_schedules (name, rule, task_type, payload) values ('report', '*/5 * * * *', 'report', '{\"n\": 1}')")
+    do(
+        dba,
+        "insert into octop_schedules (name, rule, task_type, payload) values ('report', '*/5 * * * *', 'report', '{\"n\": 1}')",
+    )
     assert value(dba, "select next_slot from octop_schedules") == NOON + timedelta(minutes=5)
     assert tick(dba) == (0, 0)
     clock.set(NOON + timedelta(minutes=5))
@@ -54,7 +57,9 @@ def test_a_plain_insert_is_a_schedule_and_fires_each_slot_once(dba, clock):
 def test_values_are_changed_one_by_one_and_null_is_the_default(dba, clock):
     put(dba, payload={"n": 1}, catch_up="all", priority=3)
     put(dba, catch_up=None, priority=None, jitter_seconds=2)
-    assert rows(dba, "select payload, catch_up, priority, jitter_seconds from octop_schedules") == [({"n": 1}, "last", None, 2.0)]
+    assert rows(dba, "select payload, catch_up, priority, jitter_seconds from octop_schedules") == [
+        ({"n": 1}, "last", None, 2.0)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -133,26 +138,44 @@ def test_C030_ninety_days_of_minutes_make_one_task_or_as_many_as_are_allowed(dba
     assert [slot for slot, status, _ in slots(dba) if status == "fired"] == [last]
     assert len([1 for _, status, _ in slots(dba, "all") if status == "fired"]) == 50
     # what was passed over is there: one row for all that are too many
-    (through,) = rows(dba, "select slot, through from octop_schedule_slots o join octop_schedules s on s.id = o.schedule_id where name = 'report' and through is not null")
+    (through,) = rows(
+        dba,
+        "select slot, through from octop_schedule_slots o join octop_schedules s on s.id = o.schedule_id where name = 'report' and through is not null",
+    )
     assert through == (NOON - timedelta(days=90), NOON - timedelta(minutes=100))
-    assert sorted(column(dba, "select kind from octop_alerts")) == ["schedule_late", "schedule_missed", "schedule_missed"]
+    assert sorted(column(dba, "select kind from octop_alerts")) == [
+        "schedule_late",
+        "schedule_missed",
+        "schedule_missed",
+    ]
 
 
 def test_jitter_is_the_same_for_a_slot_and_lies_within_its_bounds(dba, clock):
     put(dba, jitter_seconds=30, catch_up="all")
     clock.advance(minutes=20)
     tick(dba)
-    found = rows(dba, "select o.slot, t.scheduled_at from octop_schedule_slots o join octop_tasks t on t.id = o.task_id")
+    found = rows(
+        dba, "select o.slot, t.scheduled_at from octop_schedule_slots o join octop_tasks t on t.id = o.task_id"
+    )
     later = [(at - slot).total_seconds() for slot, at in found]
     assert len(later) == 20
     assert all(0 <= each < 30 for each in later)
     assert len(set(later)) > 15
-    assert all(value(dba, "select %s + _octop_slot_jitter(s, %s) from octop_schedules s", slot, slot) == at for slot, at in found)
+    assert all(
+        value(dba, "select %s + _octop_slot_jitter(s, %s) from octop_schedules s", slot, slot) == at
+        for slot, at in found
+    )
 
 
 def test_texts_of_the_payload_are_filled_in_for_the_slot(dba, clock):
     names = ["slot", "slot.local", "slot.date", "slot.time", "slot.epoch", "previous", "next", "schedule"]
-    put(dba, 'say "hi"', rule="30 0 * * *", timezone="Asia/Shanghai", payload={name: "{{" + name + "}}" for name in names} | {"n": [{"deep": "on {{slot.date}}"}]})
+    put(
+        dba,
+        'say "hi"',
+        rule="30 0 * * *",
+        timezone="Asia/Shanghai",
+        payload={name: "{{" + name + "}}" for name in names} | {"n": [{"deep": "on {{slot.date}}"}]},
+    )
     clock.set("2030-01-07T16:30:00Z")
     tick(dba)
     clock.set("2030-01-08T16:30:00Z")
@@ -213,7 +236,11 @@ def test_a_pause_fires_nothing_and_is_no_outage(dba, clock):
     ]
     clock.advance(minutes=1)
     assert tick(dba) == (1, 0)
-    assert column(dba, "select action from octop_audit where action like 'schedule%%' order by seq") == ["schedule.add", "schedule.set", "schedule.set"]
+    assert column(dba, "select action from octop_audit where action like 'schedule%%' order by seq") == [
+        "schedule.add",
+        "schedule.pause",
+        "schedule.resume",
+    ]
     refused("OC140", dba, "select octop_pause_schedule('no such')")
 
 
@@ -231,13 +258,16 @@ def test_a_schedule_whose_task_is_refused_stops_no_other_and_goes_on(dba, clock)
     put(dba, "bad", payload={"text": "x" * 900})
     put(dba, "good")
     do(dba, "select octop_config_set('task.payload_bytes_max', '1024')")
-    do(dba, "update octop_schedules set payload = jsonb_build_object('text', repeat('{{slot}}', 60)) where name = 'bad'")
+    do(
+        dba,
+        "update octop_schedules set payload = jsonb_build_object('text', repeat('{{slot}}', 60)) where name = 'bad'",
+    )
     clock.advance(60)
     assert tick(dba) == (1, 1)
     assert [task_type for task_type in column(dba, "select meta ->> 'schedule' from octop_tasks")] == ["good"]
     assert "payload" in value(dba, "select last_error from octop_schedules where name = 'bad'")
     assert column(dba, "select kind from octop_alerts") == ["schedule_failed"]
-    assert value(dba, "select state from octop_schedule_summary where name = 'bad'") == "failing"
+    assert value(dba, "select state from octop_schedule_list where name = 'bad'") == "failing"
     clock.advance(60)
     assert tick(dba) == (1, 1)
 
@@ -257,11 +287,18 @@ def test_backfill_fires_what_made_no_task_so_many_at_once(dba, clock):
     refused("OC142", dba, "select octop_backfill_schedule('report', %s, %s)", NOON, NOON)
     refused("OC142", dba, "select octop_backfill_schedule('report', %s, %s)", NOON, NOON + timedelta(days=1))
     put(dba, "second", rule="* * * * * *")
-    assert "100,000" in refused("OC142", dba, "select octop_backfill_schedule('second', %s, %s)", NOON - timedelta(days=3), NOON)
+    assert "100,000" in refused(
+        "OC142", dba, "select octop_backfill_schedule('second', %s, %s)", NOON - timedelta(days=3), NOON
+    )
 
 
 def declare(dba, *declared, look=False):
-    found = rows(dba, "select name, what, columns from octop_declare_schedules(%s::jsonb, %s)", json.dumps(list(declared)), look)
+    found = rows(
+        dba,
+        "select name, what, columns from octop_declare_schedules(%s::jsonb, only_look => %s)",
+        json.dumps(list(declared)),
+        look,
+    )
     return {name: (what, columns) for name, what, columns in found}
 
 
@@ -319,5 +356,5 @@ def test_start_end_and_one_instant(dba, clock):
     assert tick(dba)[0] == 3
     assert [slot.hour for slot, _, _ in slots(dba)] == [14, 15]
     assert [slot.hour for slot, _, _ in slots(dba, "once")] == [13]
-    assert column(dba, "select state from octop_schedule_summary") == ["ended", "ended"]
+    assert column(dba, "select state from octop_schedule_list") == ["ended", "ended"]
     assert value(dba, "select next_seconds from octop_tick()") is None

@@ -1,6 +1,22 @@
 -- Schedules as rows: what is refused, what follows from a change, who may order what. Promise: a schedule that is in the table can fire, also one that came by a
 -- plain INSERT or UPDATE; a change never brings back a slot that has had its turn; each order of a person or a program is in the audit.
 
+create or replace function _octop_schedule_values() returns text[]
+  language sql immutable
+  return array['rule', 'timezone', 'task_type', 'payload', 'queue', 'lane', 'priority', 'max_retries', 'timeout_seconds', 'tags', 'meta', 'starts_at', 'ends_at', 'catch_up', 'catch_up_max',
+               'overlap', 'jitter_seconds', 'late_after_seconds', 'expected_seconds', 'deadline_seconds'];
+comment on function _octop_schedule_values() is 'The columns of a schedule that people and programs set.';
+
+create or replace function _octop_schedule_defaults() returns jsonb
+  language sql immutable
+  return '{"timezone": "UTC", "payload": {}, "catch_up": "last", "catch_up_max": 100, "overlap": "allow", "jitter_seconds": 0, "late_after_seconds": 60}'::jsonb;
+comment on function _octop_schedule_defaults() is 'What those columns are when nobody says otherwise; null where they are not named here.';
+
+create or replace function _octop_schedule_called(p_name text, p_tenant text) returns text
+  language sql immutable
+  return case when p_tenant = '' then p_name else p_tenant || '/' || p_name end;
+comment on function _octop_schedule_called(text, text) is 'A schedule as the subject of an alert: its name, behind its tenant where it has one.';
+
 create or replace function _octop_schedule_problem(s octop_schedules) returns text
   language plpgsql stable set search_path from current
 as $$
@@ -20,6 +36,8 @@ begin
     return 'payload must be a JSON object';
   elsif octet_length(s.payload::text) > _octop_setting('task.payload_bytes_max') then
     return format('payload has %s bytes, more than task.payload_bytes_max (%s)', octet_length(s.payload::text), _octop_setting('task.payload_bytes_max'));
+  elsif jsonb_typeof(s.meta) <> 'object' or octet_length(s.meta::text) > 60000 then
+    return 'meta must be a JSON object of at most 60,000 bytes';
   elsif s.priority not between 0 and 9 then
     return format('priority must be 0 to 9, not %s', s.priority);
   elsif s.max_retries not between 0 and 1000 then
@@ -78,18 +96,25 @@ create or replace function _octop_schedule_check() returns trigger
   language plpgsql security definer set search_path from current
 as $$
 declare
-  v_problem text;
+  v_problem  text;
+  v_declared jsonb;
 begin
   if new.rule is null then
     raise exception 'octop: rule is null' using errcode = 'OC128', hint = 'Nothing was written. Five cron fields, @every 90s, @at 2030-01-07T09:00:00+01:00 or RRULE.';
   end if;
-  perform _octop_zone_check(new.timezone);
-  new.parsed := _octop_cron_parse(new.rule);
+  -- what stays is not read again: a schedule whose zone is gone from the server can be paused, and corrected
+  if tg_op = 'INSERT' or (new.rule, new.timezone) is distinct from (old.rule, old.timezone) then
+    perform _octop_zone_check(new.timezone);
+    new.parsed := _octop_cron_parse(new.rule);
+  end if;
   v_problem := _octop_schedule_problem(new);
   if v_problem is not null then
     raise exception 'octop: the schedule "%": %', left(new.name, 200), v_problem using errcode = 'OC141', hint = 'Nothing was written. Correct the value and try again.';
   end if;
   if tg_op = 'INSERT' then
+    -- made by hand after somebody dropped it: the code knows it again
+    delete from _octop_dropped_schedules d where d.name = new.name and d.tenant = new.tenant returning d.declared into v_declared;
+    new.declared := coalesce(new.declared, v_declared);
     new.next_slot := _octop_next_slot(new, _octop_now());
     if new.next_slot is null then
       raise exception 'octop: the schedule "%" would never fire: it has no slot after now%', new.name, coalesce(' until ' || new.ends_at, '')
@@ -101,6 +126,11 @@ begin
     end if;
     if (new.rule, new.timezone, new.starts_at, new.ends_at) is distinct from (old.rule, old.timezone, old.starts_at, old.ends_at) then
       new.next_slot := _octop_next_slot(new, greatest(_octop_now(), new.last_slot));
+      new.last_error := null;
+      if new.next_slot is null and new.rule <> old.rule then
+        raise exception 'octop: the schedule "%" would never fire again: % has no slot after now%', new.name, new.rule, coalesce(' until ' || new.ends_at, '')
+          using errcode = 'OC129', hint = 'Nothing was written. Look at the rule, starts_at and ends_at; octop_drop_schedule drops it.';
+      end if;
     end if;
     new.updated_at := _octop_now();
     new.updated_by := _octop_caller();
@@ -110,7 +140,7 @@ end $$;
 comment on function _octop_schedule_check() is 'Refuses a schedule that could not fire, or whose tasks would be refused (OC128, OC129, OC130, OC141), and says which column; finds its next slot.';
 -- only where a person or a program changes something: what the tick writes is not looked at again
 create or replace trigger octop_schedules_check
-  before insert or update of id, name, tenant, rule, timezone, task_type, payload, queue, lane, priority, max_retries, timeout_seconds, tags, starts_at, ends_at, catch_up, catch_up_max,
+  before insert or update of id, name, tenant, rule, timezone, task_type, payload, queue, lane, priority, max_retries, timeout_seconds, tags, meta, starts_at, ends_at, catch_up, catch_up_max,
                              overlap, jitter_seconds, late_after_seconds, expected_seconds, deadline_seconds, paused_at, paused_by, pause_reason, declared
   on octop_schedules for each row execute function _octop_schedule_check();
 
@@ -124,19 +154,24 @@ declare
 begin
   if tg_op = 'DELETE' then
     update octop_backfills b set status = 'cancelled', ended_at = _octop_now() where b.schedule_id = old.id and b.status = 'running';
+    update octop_schedule_slots o set status = 'skipped', reason = 'dropped' where o.schedule_id = old.id and o.status = 'waiting';
+    insert into _octop_dropped_schedules (name, tenant, declared) select old.name, old.tenant, old.declared where old.declared is not null
+    on conflict (name, tenant) do update set declared = excluded.declared, dropped_at = excluded.dropped_at, dropped_by = excluded.dropped_by;
   end if;
-  perform _octop_audit_write(case tg_op when 'INSERT' then 'schedule.add' when 'DELETE' then 'schedule.drop' else 'schedule.set' end,
+  perform _octop_audit_write(case when tg_op = 'INSERT' then 'schedule.add' when tg_op = 'DELETE' then 'schedule.drop'
+                 when old.paused_at is null and new.paused_at is not null then 'schedule.pause' when old.paused_at is not null and new.paused_at is null then 'schedule.resume'
+                 else 'schedule.set' end,
             'schedule:' || v_row.name,
             jsonb_build_object('tenant', nullif(v_row.tenant, '')) || case when tg_op = 'DELETE' then '{}' else
               (select coalesce(jsonb_object_agg(e.key, jsonb_build_object('from', v_old -> e.key, 'to', e.value)), '{}') from jsonb_each(v_new) e
                 where e.value is distinct from v_old -> e.key and e.value <> coalesce(v_old -> e.key, 'null')
-                  and e.key not in ('id', 'name', 'tenant', 'parsed', 'next_slot', 'created_at', 'created_by', 'updated_at', 'updated_by', 'waiting', 'declared')) end);
+                  and e.key not in ('id', 'name', 'tenant', 'parsed', 'next_slot', 'last_slot', 'last_task_id', 'last_error', 'created_at', 'created_by', 'updated_at', 'updated_by', 'waiting', 'declared')) end);
   perform pg_notify('octop_schedules', '');
   return null;
 end $$;
 comment on function _octop_schedule_changed() is 'Writes each change of a schedule by a person or a program into the audit, and wakes who fires.';
 create or replace trigger octop_schedules_changed
-  after insert or delete or update of id, name, tenant, rule, timezone, task_type, payload, queue, lane, priority, max_retries, timeout_seconds, tags, starts_at, ends_at, catch_up, catch_up_max,
+  after insert or delete or update of id, name, tenant, rule, timezone, task_type, payload, queue, lane, priority, max_retries, timeout_seconds, tags, meta, starts_at, ends_at, catch_up, catch_up_max,
                                       overlap, jitter_seconds, late_after_seconds, expected_seconds, deadline_seconds, paused_at, paused_by, pause_reason
   on octop_schedules for each row execute function _octop_schedule_changed();
 
@@ -155,12 +190,11 @@ begin
 end $$;
 comment on function _octop_locked_schedule(text, text) is 'The row of a schedule, locked. Error: OC140 there is none.';
 
-create or replace function _octop_schedule_values(p_values jsonb) returns void
+create or replace function _octop_check_schedule_values(p_values jsonb) returns void
   language plpgsql set search_path from current
 as $$
 declare
-  v_names constant text[] := array['rule', 'timezone', 'task_type', 'payload', 'queue', 'lane', 'priority', 'max_retries', 'timeout_seconds', 'tags', 'starts_at', 'ends_at', 'catch_up',
-                                   'catch_up_max', 'overlap', 'jitter_seconds', 'late_after_seconds', 'expected_seconds', 'deadline_seconds'];
+  v_names constant text[] := _octop_schedule_values();
   v_key text;
 begin
   if p_values is null or jsonb_typeof(p_values) <> 'object' then
@@ -177,13 +211,13 @@ begin
     raise exception 'octop: % has no offset: %', v_key, left(p_values ->> v_key, 100) using errcode = 'OC114', hint = 'Nothing was written. Write date, time and offset: 2030-01-07T09:00:00+01:00.';
   end if;
 end $$;
-comment on function _octop_schedule_values(jsonb) is 'Refuse what is no object of values of a schedule, by the names of its columns. Errors: OC141, OC114 a moment without an offset.';
+comment on function _octop_check_schedule_values(jsonb) is 'Refuse what is no object of values of a schedule, by the names of its columns. Errors: OC141, OC114 a moment without an offset.';
 
 create or replace function _octop_write_schedule(p_name text, p_tenant text, p_values jsonb, p_declared jsonb) returns octop_schedules
   language plpgsql set search_path from current
 as $$
 declare
-  v_all constant jsonb := '{"timezone": "UTC", "payload": {}, "catch_up": "last", "catch_up_max": 100, "overlap": "allow", "jitter_seconds": 0, "late_after_seconds": 60}';
+  v_all constant jsonb := _octop_schedule_defaults();
   s octop_schedules;
   n octop_schedules;
 begin
@@ -193,9 +227,9 @@ begin
     select * into s from octop_schedules x where x.name = p_name and x.tenant = p_tenant for update;
     if not found then
       n := jsonb_populate_record(null::octop_schedules, v_all || p_values);
-      insert into octop_schedules (name, tenant, rule, timezone, task_type, payload, queue, lane, priority, max_retries, timeout_seconds, tags, starts_at, ends_at, catch_up, catch_up_max, overlap,
+      insert into octop_schedules (name, tenant, rule, timezone, task_type, payload, queue, lane, priority, max_retries, timeout_seconds, tags, meta, starts_at, ends_at, catch_up, catch_up_max, overlap,
                                    jitter_seconds, late_after_seconds, expected_seconds, deadline_seconds, declared)
-      values (p_name, p_tenant, n.rule, n.timezone, n.task_type, n.payload, n.queue, n.lane, n.priority, n.max_retries, n.timeout_seconds, n.tags, n.starts_at, n.ends_at, n.catch_up, n.catch_up_max, n.overlap,
+      values (p_name, p_tenant, n.rule, n.timezone, n.task_type, n.payload, n.queue, n.lane, n.priority, n.max_retries, n.timeout_seconds, n.tags, n.meta, n.starts_at, n.ends_at, n.catch_up, n.catch_up_max, n.overlap,
               n.jitter_seconds, n.late_after_seconds, n.expected_seconds, n.deadline_seconds, p_declared)
       on conflict (name, tenant) do nothing returning * into s;
       if found then
@@ -211,7 +245,7 @@ begin
   if n is distinct from s then
     update octop_schedules x
        set rule = n.rule, timezone = n.timezone, task_type = n.task_type, payload = n.payload, queue = n.queue, lane = n.lane, priority = n.priority, max_retries = n.max_retries,
-           timeout_seconds = n.timeout_seconds, tags = n.tags, starts_at = n.starts_at, ends_at = n.ends_at, catch_up = n.catch_up, catch_up_max = n.catch_up_max, overlap = n.overlap,
+           timeout_seconds = n.timeout_seconds, tags = n.tags, meta = n.meta, starts_at = n.starts_at, ends_at = n.ends_at, catch_up = n.catch_up, catch_up_max = n.catch_up_max, overlap = n.overlap,
            jitter_seconds = n.jitter_seconds, late_after_seconds = n.late_after_seconds, expected_seconds = n.expected_seconds, deadline_seconds = n.deadline_seconds
      where x.id = s.id returning * into s;
   end if;
@@ -222,12 +256,12 @@ begin
 end $$;
 comment on function _octop_write_schedule(text, text, jsonb, jsonb) is 'Make a schedule, or change the named values of the one that is there; nothing is written where nothing differs.';
 
-create or replace function octop_put_schedule(name text, "values" jsonb, tenant text default '') returns jsonb
+create or replace function octop_put_schedule(name text, settings jsonb, tenant text default '') returns jsonb
   language plpgsql security definer set search_path from current
 as $$
 begin
-  perform _octop_schedule_values(octop_put_schedule."values");
-  return to_jsonb(_octop_write_schedule(octop_put_schedule.name, coalesce(octop_put_schedule.tenant, ''), octop_put_schedule."values", null)) - array['parsed', 'declared'];
+  perform _octop_check_schedule_values(octop_put_schedule.settings);
+  return to_jsonb(_octop_write_schedule(octop_put_schedule.name, coalesce(octop_put_schedule.tenant, ''), octop_put_schedule.settings, null)) - array['parsed', 'declared'];
 end $$;
 comment on function octop_put_schedule(text, jsonb, text) is
   'Make a schedule, or change the named values of the one that is there, by the names of the columns of octop_schedules: octop_put_schedule(''report'', ''{"rule": "0 9 * * MON-FRI", "timezone": "Europe/Berlin", "task_type": "report"}''). '
@@ -241,7 +275,7 @@ begin
   return found;
 end $$;
 comment on function octop_drop_schedule(text, text) is
-  'Drop a schedule and end its backfills; answer whether there was one. Tasks that it made stay. One that an application declares comes back with its next start: pause it, or take it out of the code.';
+  'Drop a schedule and end its backfills; answer whether there was one. Tasks that it made stay. One that an application''s code declares does not come back with its next start; octop_put_schedule brings it back.';
 
 create or replace function octop_pause_schedule(name text, reason text default '', tenant text default '') returns boolean
   language plpgsql security definer set search_path from current

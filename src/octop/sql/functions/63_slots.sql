@@ -2,7 +2,7 @@
 -- steps, not one for each minute that has passed.
 
 create or replace function _octop_last_slot(s octop_schedules, p_first timestamptz, p_until timestamptz) returns timestamptz
-  language plpgsql stable set search_path from current
+  language plpgsql stable set search_path from current set timezone = 'UTC'
 as $$
 declare
   -- a slot lies in (v_from, p_until], and none is known to lie in (v_after, p_until]
@@ -31,16 +31,26 @@ end $$;
 comment on function _octop_last_slot(octop_schedules, timestamptz, timestamptz) is 'The last slot of a schedule up to a moment, where its first one is known: found by halving.';
 
 create or replace function _octop_newest_slots(s octop_schedules, p_first timestamptz, p_until timestamptz, p_most integer) returns timestamptz[]
-  language plpgsql stable set search_path from current
+  language plpgsql stable set search_path from current set timezone = 'UTC'
 as $$
 declare
-  v_last  timestamptz := _octop_last_slot(s, p_first, p_until);
+  v_last  timestamptz;
   v_near  interval := '0';                       -- so far back there are too few
-  v_far   interval := v_last - p_first;          -- and so far back enough, or all
+  v_far   interval;                              -- and so far back enough, or all
   v_span  interval := interval '1 second';
-  v_slots timestamptz[];
-  v_next  timestamptz;
+  v_slots timestamptz[] := '{}';
+  v_next  timestamptz := p_first;
 begin
+  -- mostly these are all
+  while v_next <= p_until and cardinality(v_slots) <= p_most loop
+    v_slots := v_slots || v_next;
+    v_next := _octop_next_slot(s, v_next);
+  end loop;
+  if cardinality(v_slots) <= p_most then
+    return v_slots;
+  end if;
+  v_last := _octop_last_slot(s, p_first, p_until);
+  v_far := v_last - p_first;
   loop
     v_span := least(v_span, v_far);
     v_slots := '{}';
@@ -62,8 +72,8 @@ begin
 end $$;
 comment on function _octop_newest_slots(octop_schedules, timestamptz, timestamptz, integer) is 'The newest slots of a schedule up to a moment, at most so many, in order, where its first one is known.';
 
-create or replace function _octop_due_slots(s octop_schedules, p_now timestamptz)
-  returns table (slot timestamptz, through timestamptz, status text, reason text, previous timestamptz, next timestamptz)
+create or replace function _octop_due_slots(s octop_schedules, p_now timestamptz, p_most integer)
+  returns table (slot timestamptz, through timestamptz, status text, reason text, next timestamptz)
   language plpgsql stable set search_path from current
 as $$
 #variable_conflict use_column
@@ -76,23 +86,25 @@ begin
   if v_next is null or v_next > p_now then
     -- as almost always: one
     return query select s.next_slot, null::timestamptz, case when s.catch_up = 'skip' and s.next_slot < v_late then 'skipped' else 'fired' end,
-                        case when s.catch_up = 'skip' and s.next_slot < v_late then 'late' end, s.last_slot, v_next;
+                        case when s.catch_up = 'skip' and s.next_slot < v_late then 'late' end, v_next;
     return;
   end if;
   v_slots := _octop_newest_slots(s, s.next_slot, p_now, case when s.catch_up = 'all' then s.catch_up_max else 100 end);
+  if s.catch_up = 'all' then
+    v_slots := v_slots[:p_most];   -- the others in the next tick
+  end if;
   v_next := _octop_next_slot(s, v_slots[cardinality(v_slots)]);
   v_fire := case when s.catch_up = 'all' then cardinality(v_slots) when s.catch_up = 'last' or v_slots[cardinality(v_slots)] >= v_late then 1 else 0 end;
   return query
-  select s.next_slot, _octop_last_slot(s, s.next_slot, v_slots[1] - interval '1 microsecond'), 'skipped', 'catch_up', null::timestamptz, null::timestamptz where v_slots[1] > s.next_slot
+  select s.next_slot, _octop_last_slot(s, s.next_slot, v_slots[1] - interval '1 microsecond'), 'skipped', 'catch_up', null::timestamptz where v_slots[1] > s.next_slot
   union all
   select u.slot, null, case when u.n > cardinality(v_slots) - v_fire then 'fired' else 'skipped' end,
-         case when u.n <= cardinality(v_slots) - v_fire then case when s.catch_up = 'skip' then 'late' else 'catch_up' end end,
-         case when u.n = 1 then case when v_slots[1] = s.next_slot then s.last_slot end else v_slots[u.n - 1] end, coalesce(v_slots[u.n + 1], v_next)
+         case when u.n <= cardinality(v_slots) - v_fire then case when s.catch_up = 'skip' then 'late' else 'catch_up' end end, coalesce(v_slots[u.n + 1], v_next)
     from unnest(v_slots) with ordinality u (slot, n)
    order by 1;
 end $$;
-comment on function _octop_due_slots(octop_schedules, timestamptz) is
-  'What becomes of the slots of a schedule that are due, by its catch_up: each fired or skipped, in order; older ones that are too many are one row (through). With the slots beside each, as far as they are known.';
+comment on function _octop_due_slots(octop_schedules, timestamptz, integer) is
+  'What becomes of the slots of a schedule that are due, by its catch_up: each fired (at most so many) or skipped, in order; older ones that are too many are one row (through). With the slot after each.';
 
 create or replace function _octop_iso(p_at timestamptz) returns text
   language plpgsql stable set search_path from current
@@ -116,7 +128,29 @@ begin
 end $$;
 comment on function _octop_iso_local(timestamptz, text) is 'A moment as ISO 8601 text by the wall clock of a zone, with its offset.';
 
-create or replace function _octop_slot_payload(s octop_schedules, p_slot timestamptz, p_previous timestamptz, p_next timestamptz) returns jsonb
+create or replace function _octop_previous_slot(s octop_schedules, p_slot timestamptz) returns timestamptz
+  language plpgsql stable set search_path from current set timezone = 'UTC'
+as $$
+declare
+  v_next timestamptz;
+begin
+  s.starts_at := null;
+  s.ends_at := null;
+  if s.last_slot < p_slot and _octop_next_slot(s, s.last_slot) = p_slot then
+    return s.last_slot;
+  end if;
+  -- twice as far back each time, at most 68 years: no rule rests for longer than 40
+  for i in 0 .. 31 loop
+    v_next := _octop_next_slot(s, p_slot - make_interval(secs => 2 ^ i));
+    if v_next < p_slot then
+      return _octop_last_slot(s, v_next, p_slot - interval '1 microsecond');
+    end if;
+  end loop;
+  return null;
+end $$;
+comment on function _octop_previous_slot(octop_schedules, timestamptz) is 'The last slot of a schedule''s rule before a moment, whatever starts_at says; null = none in 68 years.';
+
+create or replace function _octop_slot_payload(s octop_schedules, p_slot timestamptz) returns jsonb
   language plpgsql stable set search_path from current
 as $$
 declare
@@ -132,12 +166,16 @@ begin
   v_text := replace(v_text, '{{slot.date}}', to_char(v_wall, 'YYYY-MM-DD'));
   v_text := replace(v_text, '{{slot.time}}', to_char(v_wall, 'HH24:MI:SS'));
   v_text := replace(v_text, '{{slot.epoch}}', trunc(extract(epoch from p_slot))::bigint::text);
-  v_text := replace(v_text, '{{previous}}', coalesce(_octop_iso(p_previous), ''));
-  v_text := replace(v_text, '{{next}}', coalesce(_octop_iso(p_next), ''));
+  if strpos(v_text, '{{previous}}') > 0 then
+    v_text := replace(v_text, '{{previous}}', coalesce(_octop_iso(_octop_previous_slot(s, p_slot)), ''));
+  end if;
+  if strpos(v_text, '{{next}}') > 0 then
+    v_text := replace(v_text, '{{next}}', coalesce(_octop_iso(_octop_cron_next(s.parsed, s.timezone, p_slot)), ''));
+  end if;
   -- the only one that may hold what JSON has to quote
   return replace(v_text, '{{schedule}}', (select substr(q, 2, length(q) - 2) from (select to_json(s.name)::text as q) x))::jsonb;
 end $$;
-comment on function _octop_slot_payload(octop_schedules, timestamptz, timestamptz, timestamptz) is 'The payload of the task of a slot: texts of the schedule''s payload with what stands in double braces filled in.';
+comment on function _octop_slot_payload(octop_schedules, timestamptz) is 'The payload of the task of a slot: texts of the schedule''s payload with what stands in double braces filled in.';
 
 create or replace function _octop_slot_jitter(s octop_schedules, p_slot timestamptz) returns interval
   language plpgsql stable set search_path from current
@@ -150,3 +188,11 @@ begin
   return make_interval(secs => s.jitter_seconds * (hashtextextended(s.id::text || extract(epoch from p_slot), 0) & 1048575) / 1048576.0);
 end $$;
 comment on function _octop_slot_jitter(octop_schedules, timestamptz) is 'How long after a slot its task starts: a part of jitter_seconds, by a hash of schedule and slot.';
+
+create or replace function _octop_slot_meta(s octop_schedules, p_slot timestamptz) returns jsonb
+  language plpgsql stable set search_path from current
+as $$
+begin
+  return coalesce(s.meta, '{}') || jsonb_build_object('schedule', s.name, 'slot', _octop_iso(p_slot));
+end $$;
+comment on function _octop_slot_meta(octop_schedules, timestamptz) is 'The riders of the task of a slot: the schedule''s own, its name, and the slot.';

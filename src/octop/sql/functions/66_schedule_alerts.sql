@@ -12,15 +12,15 @@ begin
            min(u.slot) as first, max(u.slot) as last
       from unnest(p_ids, p_slots, p_statuses, p_reasons, p_lates) u (id, slot, status, reason, late) join octop_schedules s on s.id = u.id
      where u.late or u.status = 'skipped' and u.reason in ('late', 'catch_up')
-     group by s.name, s.tenant limit 100
+     group by s.name, s.tenant order by s.name, s.tenant limit 100
   loop
     if r.missed > 0 then
-      perform _octop_alert('schedule_missed', r.name, 'warning',
+      perform _octop_alert('schedule_missed', _octop_schedule_called(r.name, r.tenant), 'warning',
                 format('The schedule "%s" skipped %s slots from %s to %s: nobody could fire them in time. Its catch_up says how many are made up for; octop schedules backfill does the rest.', r.name, r.missed, _octop_iso(r.first), _octop_iso(r.last)),
                 jsonb_build_object('schedule', r.name, 'tenant', r.tenant, 'missed', r.missed, 'first', _octop_iso(r.first), 'last', _octop_iso(r.last)));
     end if;
     if r.late > 0 then
-      perform _octop_alert('schedule_late', r.name, 'warning',
+      perform _octop_alert('schedule_late', _octop_schedule_called(r.name, r.tenant), 'warning',
                 format('The schedule "%s" was fired late: its slot %s at %s. Was there no worker?', r.name, _octop_iso(r.last), _octop_iso(_octop_now())),
                 jsonb_build_object('schedule', r.name, 'tenant', r.tenant, 'slot', _octop_iso(r.last)));
     end if;
@@ -50,11 +50,11 @@ begin
     v_slow := coalesce(coalesce(v_end, v_now) - r.started_at > make_interval(secs => r.expected_seconds), false) and (v_end is not null or r.status = 'running');
     v_over := r.known and coalesce(coalesce(v_end, v_now) > r.slot + make_interval(secs => r.deadline_seconds), false);
     if v_slow then
-      perform _octop_alert('schedule_slow', r.name, 'warning', format('The task %s of the schedule "%s" (slot %s) runs longer than the expected %s s.', r.task_id, r.name, _octop_iso(r.slot), r.expected_seconds),
+      perform _octop_alert('schedule_slow', _octop_schedule_called(r.name, r.tenant), 'warning', format('The task %s of the schedule "%s" (slot %s) runs longer than the expected %s s.', r.task_id, r.name, _octop_iso(r.slot), r.expected_seconds),
                 jsonb_build_object('schedule', r.name, 'tenant', r.tenant, 'slot', _octop_iso(r.slot), 'task_id', r.task_id));
     end if;
     if v_over then
-      perform _octop_alert('schedule_deadline', r.name, 'error',
+      perform _octop_alert('schedule_deadline', _octop_schedule_called(r.name, r.tenant), 'error',
                 format('The schedule "%s" missed its deadline: the task %s of the slot %s had not succeeded after %s s; it is %s.', r.name, r.task_id, _octop_iso(r.slot), r.deadline_seconds, r.status),
                 jsonb_build_object('schedule', r.name, 'tenant', r.tenant, 'slot', _octop_iso(r.slot), 'task_id', r.task_id));
     end if;

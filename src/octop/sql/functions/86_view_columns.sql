@@ -8,7 +8,7 @@ begin
   for r in
     select v.view, a.attname, col_description(t.attrelid, t.attnum) as text
       from (values ('octop_failed_tasks', 'octop_tasks'), ('octop_running_tasks', 'octop_tasks'), ('octop_my_tasks', 'octop_tasks'),
-                   ('octop_worker_summary', 'octop_workers'), ('octop_latest_failures', 'octop_attempts')) v (view, of_table)
+                   ('octop_worker_summary', 'octop_workers'), ('octop_latest_failures', 'octop_attempts'), ('octop_schedule_list', 'octop_schedules'), ('octop_schedule_history', 'octop_schedule_slots')) v (view, of_table)
       join pg_attribute a on a.attrelid = to_regclass(v.view) and a.attnum > 0 and not a.attisdropped
       join pg_attribute t on t.attrelid = to_regclass(v.of_table) and t.attname = a.attname
   loop
@@ -69,3 +69,20 @@ comment on column octop_failure_groups.example_message is 'Text of its exception
 comment on column octop_chores.name is 'days (make and drop days of history, each 10 minutes) or purge (old attempts and workers, each 10 seconds).';
 comment on column octop_chores.next_at is 'Not before this moment. Null = never done yet.';
 comment on column octop_chores.overdue_seconds is 'Seconds since next_at, 0 before it. Null = never done yet.';
+
+comment on column octop_schedule_list.explained is 'The rule in English.';
+comment on column octop_schedule_list.state is 'active, paused, ended (no slot is to come), failing (its last slot made no task: last_error), stopped (it cannot fire: last_error), overdue (a slot is late: nobody fires).';
+comment on column octop_schedule_list.next_slot is 'The slot that is fired next. Null = never again, or it is paused.';
+comment on column octop_schedule_list.last_task_status is 'Status of that task. Null = there is none, or it is no longer kept.';
+comment on column octop_schedule_list.overdue_seconds is 'Seconds since next_slot, which should have been fired. Null = it is to come.';
+comment on column octop_schedule_list.is_declared is 'Does an application''s code declare it?';
+comment on column octop_schedule_list.changes is 'What somebody has changed of what code declares, by column: is, declared. {} = nothing, null = no code declares it.';
+
+comment on column octop_schedule_history.name is 'octop_schedules.name.';
+comment on column octop_schedule_history.tenant is 'octop_schedules.tenant.';
+comment on column octop_schedule_history.timezone is 'Name of the schedule''s time zone.';
+comment on column octop_schedule_history.late_seconds is 'Seconds from the slot to the moment when this row was written.';
+comment on column octop_schedule_history.task_status is 'Status of that task. Null = there is none, or it is no longer kept.';
+comment on column octop_schedule_history.started_at is 'When its last attempt was started.';
+comment on column octop_schedule_history.completed_at is 'When it ended.';
+comment on column octop_schedule_history.last_error is 'Why its last attempt failed.';

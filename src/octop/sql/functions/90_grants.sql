@@ -79,14 +79,15 @@ grant execute on function
   to :"producer", :"worker", :"viewer", :"operator";
 
 -- schedules: workers fire and declare, who reads may read, operators order
-grant execute on function octop_tick(integer), octop_declare_schedules(jsonb, boolean) to :"worker", :"operator";
-grant select on octop_schedules, octop_schedule_slots, octop_backfills, octop_schedule_summary, octop_schedule_history to :"viewer", :"operator";
-grant insert (name, tenant, rule, timezone, task_type, payload, queue, lane, priority, max_retries, timeout_seconds, tags, starts_at, ends_at, catch_up, catch_up_max, overlap,
+grant execute on function octop_tick(integer), octop_declare_schedules(jsonb, boolean, boolean) to :"worker", :"operator";
+grant select on octop_schedules, octop_schedule_slots, octop_backfills, octop_schedule_list, octop_schedule_history to :"viewer", :"operator";
+grant insert (name, tenant, rule, timezone, task_type, payload, queue, lane, priority, max_retries, timeout_seconds, tags, meta, starts_at, ends_at, catch_up, catch_up_max, overlap,
               jitter_seconds, late_after_seconds, expected_seconds, deadline_seconds),
-      update (rule, timezone, task_type, payload, queue, lane, priority, max_retries, timeout_seconds, tags, starts_at, ends_at, catch_up, catch_up_max, overlap,
+      update (rule, timezone, task_type, payload, queue, lane, priority, max_retries, timeout_seconds, tags, meta, starts_at, ends_at, catch_up, catch_up_max, overlap,
               jitter_seconds, late_after_seconds, expected_seconds, deadline_seconds), delete
   on octop_schedules to :"operator";
 grant execute on function
   octop_put_schedule(text, jsonb, text), octop_drop_schedule(text, text), octop_pause_schedule(text, text, text), octop_resume_schedule(text, text), octop_run_schedule(text, text),
   octop_backfill_schedule(text, timestamptz, timestamptz, integer, text), octop_cancel_backfill(uuid)
   to :"operator";
+grant execute on function _octop_schedule_changes(octop_schedules) to :"viewer", :"operator";

@@ -14,6 +14,7 @@ create table octop_schedules (
   max_retries integer,
   timeout_seconds double precision,
   tags       text[],
+  meta       jsonb,
   starts_at  timestamptz,
   ends_at    timestamptz,
   catch_up   text        collate "C" not null default 'last',
@@ -59,6 +60,7 @@ comment on column octop_schedules.priority is 'Of its tasks, 0 first to 9 last. 
 comment on column octop_schedules.max_retries is 'Of its tasks, 0 to 1000. Null = the task type''s.';
 comment on column octop_schedules.timeout_seconds is 'Of its tasks, above 0 to 31 days. Null = the task type''s.';
 comment on column octop_schedules.tags is 'Of its tasks.';
+comment on column octop_schedules.meta is 'Riders of its tasks, a JSON object; schedule (the name) and slot (the instant) are added to it. Null = no others.';
 comment on column octop_schedules.starts_at is 'No slot before this moment. Null = from now on.';
 comment on column octop_schedules.ends_at is 'No slot after this moment. Null = without end.';
 comment on column octop_schedules.catch_up is 'When several slots have passed before one could be fired: skip (the last one, if it is not late), last (the last one), all (the newest catch_up_max).';
@@ -147,3 +149,22 @@ comment on column octop_backfills.created_by is 'Who ordered it.';
 comment on column octop_backfills.ended_at is 'When it was done or cancelled.';
 comment on constraint octop_backfills_most_running_is_1_to_100 on octop_backfills is '1 to 100.';
 comment on constraint octop_backfills_status_is_known on octop_backfills is 'running, done or cancelled.';
+
+create table _octop_dropped_schedules (
+  name       text        collate "C" not null,
+  tenant     text        collate "C" not null,
+  declared   jsonb       not null,
+  dropped_at timestamptz not null default _octop_now(),
+  dropped_by text        collate "C" not null default coalesce(nullif(current_setting('role', true), 'none'), session_user),
+  primary key (name, tenant)
+);
+comment on table _octop_dropped_schedules is 'Schedules that an application''s code declares and that somebody dropped: its next start does not bring them back. Whoever makes one of this name by hand takes the row away.';
+comment on column _octop_dropped_schedules.name is 'octop_schedules.name.';
+comment on column _octop_dropped_schedules.tenant is 'octop_schedules.tenant.';
+comment on column _octop_dropped_schedules.declared is 'octop_schedules.declared when it was dropped.';
+comment on column _octop_dropped_schedules.dropped_at is 'When it was dropped.';
+comment on column _octop_dropped_schedules.dropped_by is 'Who dropped it.';
+
+comment on column octop_alerts.kind is
+  'type_frozen, type_unknown, watermark_reached, watermark_lifted, worker_lost, schedule_late, schedule_missed, schedule_failed, schedule_slow or schedule_deadline.';
+comment on column octop_alerts.subject is 'The task type, queue, worker or schedule that it is about.';
