@@ -26,7 +26,7 @@ ENQUEUE = """
 
 
 def due(connection: psycopg.Connection[tuple[int]]) -> None:
-    connection.execute("update octop_schedules set next_slot = date_trunc('minute', now())")
+    connection.execute("update octop_schedules set next_slot = date_trunc('minute', now()), last_slot = null")
     connection.execute("truncate octop_schedule_slots, octop_tasks_live")
     connection.execute("vacuum analyze octop_schedules")
 
