@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
-import psycopg
 import pytest
 
 from tests.sql.crew import column, do, refused, rows, value
@@ -264,7 +263,7 @@ def test_a_schedule_whose_task_is_refused_stops_no_other_and_goes_on(dba, clock)
     )
     clock.advance(60)
     assert tick(dba) == (1, 1)
-    assert [task_type for task_type in column(dba, "select meta ->> 'schedule' from octop_tasks")] == ["good"]
+    assert column(dba, "select meta ->> 'schedule' from octop_tasks") == ["good"]
     assert "payload" in value(dba, "select last_error from octop_schedules where name = 'bad'")
     assert column(dba, "select kind from octop_alerts") == ["schedule_failed"]
     assert value(dba, "select state from octop_schedule_list where name = 'bad'") == "failing"
@@ -335,7 +334,6 @@ def test_a_slot_whose_task_misses_its_deadline_or_runs_long_raises_one_alert(dba
     worker = hire(types=["report"])
     clock.advance(hours=1)
     tick(dba)
-    worker.beat() if hasattr(worker, "beat") else None
     do(dba, "update octop_workers set beat_at = _octop_now()")
     assert len(worker.exchange(1).tasks) == 1
     clock.advance(301)
