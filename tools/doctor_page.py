@@ -65,6 +65,7 @@ TITLES: Final = {
     "queues": "Queues",
     "types": "Task types",
     "tasks": "Tasks",
+    "schedules": "Schedules",
     "days": "Days of history, and the sweep",
     "vacuum": "Dead rows",
     "settings": "Settings of PostgreSQL",

@@ -231,7 +231,7 @@ class Octop:
         """Have a task made at each time of a rule: ``@octop.schedule("0 9 * * MON-FRI", timezone="Europe/Berlin")``.
 
         Stands above or below ``@octop.task``, several of them if each has a name. Workers declare it when they start;
-        what somebody changes or pauses by hand stays as it is (``octop schedules diff``).
+        what somebody changes, pauses or drops by hand stays so (``octop schedules diff``).
 
         Args:
             rule: Cron of five or six fields, ``@daily``, ``@every 90s``, ``@at 2030-01-07T09:00:00+01:00`` or an RRULE.
@@ -244,6 +244,7 @@ class Octop:
             tenant: Whose tasks; default: nobody's.
             queue: And ``lane``, ``priority`` (0 to 9), ``max_retries`` (0 to 1,000), ``timeout`` (seconds or a
                 timedelta, at most 31 days) and ``tags`` (at most 50): of its tasks; default: as the task type says.
+            meta: Riders of each task.
             starts_at: An aware datetime: no slot before it.
             ends_at: No slot after it.
             catch_up: What becomes of slots that nobody fired: ``last`` (default) = the last one, ``skip`` = that only

@@ -99,17 +99,17 @@ class Schedules:
         """Return all schedules; see ``list``."""
         return self._pools.run(_list_call())
 
-    async def drop(self, name: str, tenant: str = "") -> None:
-        """Drop a schedule; its tasks stay. One that code declares comes back with the next worker that starts: pause it.
+    async def drop(self, name: str, tenant: str = "") -> bool:
+        """Drop a schedule; its tasks stay. What code declares does not bring it back.
 
-        Raises:
-            ScheduleNotFoundError: There is none.
+        Returns:
+            Whether there was one.
         """
-        await self._pools.run_async(_act("drop", name, tenant))
+        return bool(await self._pools.run_async(_act("drop", name, tenant)))
 
-    def drop_sync(self, name: str, tenant: str = "") -> None:
+    def drop_sync(self, name: str, tenant: str = "") -> bool:
         """Drop a schedule; see ``drop``."""
-        self._pools.run(_act("drop", name, tenant))
+        return bool(self._pools.run(_act("drop", name, tenant)))
 
     async def pause(self, name: str, reason: str = "", tenant: str = "") -> None:
         """Fire no slot until ``resume``. What was due meanwhile is not made up for.

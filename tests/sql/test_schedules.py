@@ -263,7 +263,7 @@ def test_a_schedule_whose_task_is_refused_stops_no_other_and_goes_on(dba, clock)
     )
     clock.advance(60)
     assert tick(dba) == (1, 1)
-    assert list(column(dba, "select meta ->> 'schedule' from octop_tasks")) == ["good"]
+    assert column(dba, "select meta ->> 'schedule' from octop_tasks") == ["good"]
     assert "payload" in value(dba, "select last_error from octop_schedules where name = 'bad'")
     assert column(dba, "select kind from octop_alerts") == ["schedule_failed"]
     assert value(dba, "select state from octop_schedule_list where name = 'bad'") == "failing"
@@ -334,7 +334,6 @@ def test_a_slot_whose_task_misses_its_deadline_or_runs_long_raises_one_alert(dba
     worker = hire(types=["report"])
     clock.advance(hours=1)
     tick(dba)
-    worker.beat() if hasattr(worker, "beat") else None
     do(dba, "update octop_workers set beat_at = _octop_now()")
     assert len(worker.exchange(1).tasks) == 1
     clock.advance(301)

@@ -18,7 +18,7 @@ APP = "tests.system.apps.scheduled:octop"
 SLOTS = "select count(*) from octop_schedule_slots where status = 'fired'"
 LISTENS = (
     "select count(*) from pg_stat_activity where datname = current_database()"
-    " and application_name = 'octop worker listen' and query like '%octop_schedules%'"
+    " and application_name = 'octop worker listen' and query like '%%octop_schedules%%'"
 )
 DOUBLE = (
     "select count(*) from (select meta ->> 'schedule', meta ->> 'slot' from octop_tasks"
@@ -38,6 +38,10 @@ def put(rows, name, rule="* * * * * *", task_type="noop", **columns):
     rows.execute(
         f"insert into octop_schedules ({names}) values ({', '.join(['%s'] * len(values))})".encode(), [*values.values()]
     )
+
+
+def works(worker):
+    until(lambda: "serves" in worker.text(), "it works", worker.log)
 
 
 def each_slot_once(rows):
@@ -147,7 +151,7 @@ def test_C032_of_six_schedulers_that_stand_still_or_go_through_a_pooler_each_slo
             for number in range(6)
         ]
         for worker in workers:
-            until(lambda worker=worker: "serves" in worker.text(), "it works", worker.log)
+            works(worker)
         for number in range(8):
             with stopped(workers[number % 6].process.pid):
                 time.sleep(0.7)
@@ -171,7 +175,7 @@ def test_clocks_of_hosts_that_are_hours_off_change_nothing(start, rows, database
             workers.append(Worker(database, tmp_path / f"bent-{number}.log", application=APP))
     try:
         for worker in workers:
-            until(lambda worker=worker: "serves" in worker.text(), "it works", worker.log)
+            works(worker)
         put(rows, "often", task_type="mark")
         until(lambda: one(rows, "select count(*) from ledger") >= 4, "four slots have run", workers[0].log)
     finally:

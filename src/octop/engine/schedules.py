@@ -18,7 +18,7 @@ def list_schedules() -> Call[list[Row]]:
                    extract(epoch from (s.next_slot at time zone s.timezone) - (s.next_slot at time zone 'UTC'))::integer),
                  'last_local', jsonb_build_array(to_char(s.last_slot at time zone s.timezone, 'YYYY-MM-DD"T"HH24:MI:SS'),
                    extract(epoch from (s.last_slot at time zone s.timezone) - (s.last_slot at time zone 'UTC'))::integer))
-          from octop_schedule_summary s order by s.tenant, s.name limit 10000
+          from octop_schedule_list s order by s.tenant, s.name limit 10000
         """,
         {},
         _with_local,
@@ -38,7 +38,7 @@ def schedule(name: str, tenant: str = "") -> Call[Row | None]:
                  'backfills', (select coalesce(jsonb_agg(to_jsonb(b) order by b.created_at desc), '[]')
                                  from (select * from octop_backfills f where f.schedule_id = c.id
                                         order by f.created_at desc limit 10) b))
-          from octop_schedules c join octop_schedule_summary s on s.name = c.name and s.tenant = c.tenant
+          from octop_schedules c join octop_schedule_list s on s.name = c.name and s.tenant = c.tenant
          where c.name = %(name)s::text and c.tenant = %(tenant)s::text
         """,
         {"name": name, "tenant": tenant},

@@ -48,6 +48,7 @@ class ScheduleOptions(TypedDict, total=False):
     max_retries: int | None
     timeout: float | timedelta | None
     tags: Sequence[str] | None
+    meta: Mapping[str, object] | None
     starts_at: datetime | None
     ends_at: datetime | None
     catch_up: CatchUp | None
@@ -251,6 +252,7 @@ _CHECKS: Final[dict[str, tuple[str, Any]]] = {
     "max_retries": ("max_retries", checked_retries),
     "timeout": ("timeout_seconds", checked_timeout),
     "tags": ("tags", checked_tags),
+    "meta": ("meta", _object("meta")),
     "starts_at": ("starts_at", _moment("starts_at")),
     "ends_at": ("ends_at", _moment("ends_at")),
     "catch_up": ("catch_up", _one_of("catch_up", typing.get_args(CatchUp))),

@@ -143,6 +143,30 @@ class Database:
             drained.raise_failures()
         return drained
 
+    def fire_schedules(self, app: Octop | None = None) -> int:
+        """Declare the schedules of an application, as a worker does when it starts, and fire what is due by this database's clock.
+
+        A schedule that is declared now has its first slot after now: call it once, move the clock, and call it again.
+
+        Args:
+            app: Whose; None = the application that was pointed at this database last.
+
+        Returns:
+            How many tasks were made; ``drain`` runs them.
+
+        Raises:
+            InvalidScheduleError: A rule cannot be read.
+            InvalidTaskError: The arguments of a schedule do not fit its function.
+        """
+        from octop.engine import calls  # noqa: PLC0415 - loads psycopg
+
+        application = active.application(self) if app is None else app
+        self.run(calls.octop_declare_schedules(application.declared_schedules.as_json()))
+        fired = 0
+        while (told := self.run(calls.octop_tick())).next_seconds == 0 and told.fired + told.skipped:
+            fired += told.fired
+        return fired + told.fired
+
     def enqueued(
         self, task: Task[..., Any, Any] | str | None = None, *, queue: str | None = None
     ) -> list[EnqueuedTask]:

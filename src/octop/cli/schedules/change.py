@@ -160,8 +160,8 @@ def set_(invocation: Invocation, /, name: str, tenant: str, payload: str | None,
 @global_options()
 @pass_invocation
 def drop(invocation: Invocation, name: str, tenant: str) -> None:
-    """Drop the schedule NAME; its tasks stay. One that code declares comes back when
-    a worker starts: to stop it, octop schedules pause.
+    """Drop the schedule NAME; its tasks stay. A deploy of the code that declares it does not bring it
+    back; octop schedules add does.
     """
     with invocation.connection() as connection:
         required(connection, name, tenant)

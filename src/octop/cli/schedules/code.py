@@ -26,38 +26,43 @@ WORDS: Final = {
     "kept": "changed by hand, stays",
     "paused": "paused by hand, stays",
     "same": "same",
+    "dropped": "dropped by hand, stays so",
+    "past": "has no slot any more, was not made",
     "undeclared": "in no code of this application",
+    "pruned": "dropped: in no code of this application",
 }
 
 
 @click.command()
+@click.option("--prune", is_flag=True, help="As apply --prune would do it.")
 @global_options(reads=True)
 @pass_invocation
-def diff(invocation: Invocation) -> None:
+def diff(invocation: Invocation, *, prune: bool) -> None:
     """Show what the code declares that the database does not have, and what an operator has changed; change nothing.
 
     The application is the one that -A, OCTOP_APP or the settings file name.
     """
-    _declare(invocation, only_look=True)
+    _declare(invocation, prune=prune, only_look=True)
 
 
 @click.command()
+@click.option("--prune", is_flag=True, help="Drop what code declared and this code does not, if nobody changed it.")
 @global_options()
 @pass_invocation
-def apply(invocation: Invocation) -> None:
+def apply(invocation: Invocation, *, prune: bool) -> None:
     """Declare the schedules of the code now, as a worker does when it starts.
 
-    What somebody changed or paused stays as it is. What no code declares any more stays too: octop schedules drop.
+    What somebody changed, paused or dropped stays so. What no code declares any more stays too, without --prune.
     """
-    _declare(invocation, only_look=False)
+    _declare(invocation, prune=prune, only_look=False)
 
 
-def _declare(invocation: Invocation, *, only_look: bool) -> None:
+def _declare(invocation: Invocation, *, prune: bool, only_look: bool) -> None:
     from octop.worker.load import load_application  # noqa: PLC0415 - loads the user's code
 
     named = invocation.application
     declared = load_application(named.spec, named.folder).declared_schedules.as_json()
-    rows = invocation.ask(calls.octop_declare_schedules(declared, only_look=only_look))
+    rows = invocation.ask(calls.octop_declare_schedules(declared, prune=prune, only_look=only_look))
     if invocation.as_json:
         invocation.output.json(rows)
         return

@@ -37,7 +37,7 @@ SLOTS: Final = (
     Column("started after", short="after", right=True, rank=2),
     Column("took", right=True, rank=1),
 )
-OF_TASKS: Final = ("queue", "lane", "priority", "max_retries", "timeout_seconds", "tags")
+OF_TASKS: Final = ("queue", "lane", "priority", "max_retries", "timeout_seconds", "tags", "meta")
 
 
 @click.command("list")

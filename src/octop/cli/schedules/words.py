@@ -57,8 +57,8 @@ def in_words(row: Mapping[str, Any]) -> str:
 
 
 def rule_told(row: Mapping[str, Any]) -> str:
-    """Return a rule in words, with its zone."""
-    explained = str(row["explained"] or row["rule"]).rstrip(".")
+    """Return a rule in words, with its zone; what it does where the clocks change, `octop schedules explain` says."""
+    explained = str(row["explained"] or row["rule"]).partition(". ")[0].rstrip(".")
     return f"{explained[:1].lower()}{explained[1:]}, {row['timezone']}"
 
 

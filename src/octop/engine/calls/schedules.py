@@ -58,11 +58,7 @@ def octop_put_schedule(name: str, settings: Mapping[str, object], tenant: str = 
 
 
 def octop_drop_schedule(name: str, tenant: str = "") -> Call[Any]:
-    """Drop a schedule; its tasks stay.
-
-    Raises:
-        ScheduleNotFoundError: There is none.
-    """
+    """Drop a schedule; its tasks stay. Answer whether there was one."""
     return Call(
         "select octop_drop_schedule(%(name)s::text, %(tenant)s::text)", {"name": name, "tenant": tenant}, first_value
     )
@@ -133,17 +129,18 @@ def octop_cancel_backfill(backfill_id: str) -> Call[Any]:
 
 
 def octop_declare_schedules(
-    declarations: Sequence[Mapping[str, object]], *, only_look: bool = False
+    declarations: Sequence[Mapping[str, object]], *, prune: bool = False, only_look: bool = False
 ) -> Call[list[Row]]:
-    """Declare schedules, as an application's code says them; what somebody changed or paused stays.
+    """Declare schedules, as an application's code says them; what somebody changed, paused or dropped stays.
 
     Args:
         declarations: By column of ``octop_schedules``, each with its name.
+        prune: Drop those that code declared before and this code does not, unless somebody changed or paused them; for operators.
         only_look: Change nothing; answer what would be.
 
     Returns:
-        For each: name, tenant, what (``added``, ``changed``, ``kept``, ``paused``, ``same``; ``undeclared`` = declared by
-        other code) and columns: new values; of ``kept`` by column what it ``is`` and what is ``declared``.
+        For each: name, tenant, what (``added``, ``changed``, ``kept``, ``paused``, ``dropped``, ``past``, ``same``; of those of
+        other code ``undeclared``, ``pruned``) and columns: new values; of ``kept`` by column what it ``is`` and what is ``declared``.
 
     Raises:
         InvalidScheduleError: A rule cannot be read, never fires, or the server knows no such zone.
@@ -151,9 +148,11 @@ def octop_declare_schedules(
         TryAgainError: Another open transaction has changed one.
     """
     return many(
-        "select to_jsonb(d) from octop_declare_schedules(%(declarations)s::text::jsonb, %(only_look)s::boolean) d",
+        "select to_jsonb(d) from octop_declare_schedules(%(declarations)s::text::jsonb, %(prune)s::boolean,"
+        " %(only_look)s::boolean) d",
         {
             "declarations": json.dumps([dict(each) for each in declarations]),
+            "prune": prune,
             "only_look": only_look,
         },
     )

@@ -136,8 +136,8 @@ declare
 begin
   s.starts_at := null;
   s.ends_at := null;
-  if s.last_slot < p_slot and _octop_next_slot(s, s.last_slot) = p_slot then
-    return s.last_slot;
+  if s.last_slot < p_slot and _octop_next_slot(s, s.last_slot) = p_slot and _octop_next_slot(s, s.last_slot - interval '1 microsecond') = s.last_slot then
+    return s.last_slot;   -- as almost always: the rule is the same as then
   end if;
   -- twice as far back each time, at most 68 years: no rule rests for longer than 40
   for i in 0 .. 31 loop

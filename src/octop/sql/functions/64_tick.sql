@@ -282,8 +282,8 @@ begin
   select t.fired, t.skipped into fired, skipped from _octop_tick_due(v_most) t;
   fired := fired + _octop_tick_waiting(v_most) + _octop_tick_backfills(v_most);
   perform _octop_watch_slots(v_most);
-  -- in a statement of its own, so that it sees what was written above
-  -- what is due and was not fired here is being fired by another session: no reason to ask again without a pause
+  -- In a statement of its own, so that it sees what was written above. What is due and was not fired here is being fired by another session: no reason to
+  -- ask again without a pause.
   select greatest(case when fired + skipped = 0 then 0.05 else 0 end, extract(epoch from x.at - _octop_now() - (clock_timestamp() - now()))) into next_seconds
     from (select least(
             (select s.next_slot from octop_schedules s where s.paused_at is null and s.next_slot is not null order by s.next_slot limit 1),
