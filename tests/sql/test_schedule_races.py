@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import psycopg
 import pytest
@@ -106,8 +107,8 @@ def test_C032_tickers_that_are_killed_in_the_middle_leave_no_slot_unfired_and_no
             else:
                 # dies while it fires, or before, or after
                 answers = [
-                    victim.start(lambda s=victim: fired(s)),
-                    *(s.start(lambda s=s: drained(s)) for s in crew[1:]),
+                    victim.start(partial(fired, victim)),
+                    *(s.start(partial(drained, s)) for s in crew[1:]),
                 ]
                 do(dba, "select pg_terminate_backend(%s, 5000)", victim.pid)
                 for each in answers[1:]:

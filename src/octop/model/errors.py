@@ -242,6 +242,12 @@ class ScheduleNotFoundError(OctopError):
     exit_code = 3
 
 
+class ScheduleExistsError(OctopError):
+    """A schedule of this name is there already: change it with ``octop schedules set``, or give the new one another name."""
+
+    exit_code = 8
+
+
 class OutsideTaskError(OctopError):
     """``octop.current()`` was called where no task runs: call it inside the task's function."""
 
@@ -270,12 +276,6 @@ class IllegalTransitionError(TransitionError):
     """By hand only repairs are allowed; the message lists them."""
 
     sqlstate = "OC102"
-
-
-class ScheduleExistsError(OctopError):
-    """A schedule of this name is there already: change it with ``octop schedules set``, or give the new one another name."""
-
-    exit_code = 8
 
 
 class TaskNotFoundError(OctopError):
