@@ -8,7 +8,7 @@ from uuid import UUID
 from octop.model.definition import Registry
 from octop.model.errors import InvalidOptionError
 from octop.model.options import checked_moment, checked_name, checked_whole
-from octop.model.schedule import ScheduleOptions, checked_rule, schedule_settings, template_payload
+from octop.model.schedule import ScheduleOptions, checked_rule, lane_setting, schedule_settings, template_payload
 from octop.task import Task
 
 if TYPE_CHECKING:
@@ -208,7 +208,10 @@ class Schedules:
         if task is not None:
             settings["task_type"] = task.name if isinstance(task, Task) else checked_name(task, "a task type's name")
         if arguments:
-            settings["payload"] = self._payload(task, arguments)
+            settings["payload"] = payload = self._payload(task, arguments)
+            definition = task.definition if isinstance(task, Task) else self._registry.get(str(task))
+            if definition is not None and "lane" not in settings:
+                settings |= lane_setting(definition, payload)
         return calls.octop_put_schedule(checked_name(name, "a schedule's name"), settings, tenant)
 
     def _payload(self, task: object, arguments: Mapping[str, Any]) -> dict[str, object]:

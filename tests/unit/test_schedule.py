@@ -218,3 +218,21 @@ def test_a_module_that_is_loaded_again_declares_its_schedules_anew(octop, tmp_pa
     module.make(octop)
     assert [each["rule"] for each in declared(octop)] == ["@daily"]
     del sys.modules["reloaded_schedules"]
+
+
+def test_a_field_that_names_the_lane_names_that_of_a_schedules_tasks_too(octop):
+    @octop.schedule("@daily", args=(7,))
+    @octop.schedule("@hourly", name="other", args=(7,), lane="mine")
+    @octop.task(lane_from="account_id")
+    def bill(account_id: int) -> None: ...
+
+    assert [(each["name"], each["lane"]) for each in declared(octop)] == [("bill", "7"), ("other", "mine")]
+
+
+def test_a_lane_that_would_change_with_the_slot_is_refused(octop):
+    @octop.schedule("@daily", args=("{{slot.date}}",))
+    @octop.task(lane_from="day")
+    def bill(day: str) -> None: ...
+
+    with pytest.raises(InvalidOptionError, match="filled in for each slot"):
+        declared(octop)

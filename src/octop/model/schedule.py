@@ -15,6 +15,7 @@ from octop.model import codec
 from octop.model.definition import TaskDefinition
 from octop.model.errors import InvalidOptionError, InvalidTimeError
 from octop.model.json_text import from_text
+from octop.model.lane import lane_of
 from octop.model.options import (
     checked_delay,
     checked_moment,
@@ -96,12 +97,14 @@ class ScheduleDefinition:
 
     def as_json(self) -> dict[str, object]:
         """Return it as ``octop_declare_schedules`` takes it."""
+        payload = self.payload()
         return {
             "name": self.name,
             "tenant": self.tenant,
             "task_type": self.definition.name,
+            **lane_setting(self.definition, payload),
             **self.settings,
-            "payload": self.payload(),
+            "payload": payload,
         }
 
 
@@ -186,6 +189,26 @@ def template_payload(
     plain = {name: value for name, value in values.items() if name not in templates}
     encoded = typing.cast("dict[str, object]", from_text(definition.encoded(plain)))
     return {name: templates[name] if name in templates else encoded[name] for name in values}
+
+
+def lane_setting(definition: TaskDefinition, payload: Mapping[str, object]) -> dict[str, object]:
+    """Return the lane of a schedule's tasks where a field of their payload names it (``lane_from=``), else nothing.
+
+    Args:
+        definition: The task type.
+        payload: Of each task.
+
+    Raises:
+        InvalidArgumentsError: The field is not there, or what stands in it names no lane.
+        InvalidOptionError: It is filled in for each slot: a schedule has one lane.
+    """
+    if definition.lane_from is None:
+        return {}
+    lane = lane_of(payload, definition.lane_from, definition.name)
+    if TEMPLATE in lane:
+        message = f"the lane of {definition.name} is its field {definition.lane_from!r}, and {lane} is filled in for each slot"
+        raise InvalidOptionError(message, hint="Say which lane the tasks of this schedule have: lane=….")
+    return {"lane": lane}
 
 
 def checked_rule(value: object) -> str:
