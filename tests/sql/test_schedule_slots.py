@@ -62,11 +62,9 @@ def slots(dba, schedule_id):
 
 def listed(dba, rule, zone, until):
     """Return the slots of a rule from START on as octop_cron_next_n lists them."""
-    found, after = [], START
-    while after is not None and after <= until:
-        more = column(dba, "select octop_cron_next_n(%s, %s, %s, 1000)", rule, zone, after)
-        found += more
-        after = more[-1] if len(more) == 1000 else None
+    found = column(dba, "select octop_cron_next_n(%s, %s, %s, 1000)", rule, zone, START)
+    while found and len(found) % 1000 == 0 and found[-1] <= until:
+        found += column(dba, "select octop_cron_next_n(%s, %s, %s, 1000)", rule, zone, found[-1])
     return [slot for slot in found if slot <= until]
 
 
