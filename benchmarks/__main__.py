@@ -24,6 +24,7 @@ from benchmarks import (
     bench_notify,
     bench_payload,
     bench_processes,
+    bench_schedules,
     bench_startup,
     bench_unique,
     bench_wal,
@@ -45,6 +46,7 @@ SCRIPTS = {
     "processes": bench_processes.measure,
     "payload": bench_payload.measure,
     "unique": bench_unique.measure,
+    "schedules": bench_schedules.measure,
 }
 TEXTS = {"Payloads in Python": bench_codec.main, "Start of the command": bench_startup.main}
 """They need no database, and print."""

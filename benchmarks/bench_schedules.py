@@ -1,86 +1,97 @@
-"""How long does it take to fire 10,000 schedules that are due at the same minute, with one and with two tickers?
+"""What does it cost to fire many schedules that are due at the same minute?
 
-    python -m benchmarks.bench_schedules [--count 10000]
+    python -m benchmarks.bench_schedules [--full]
 
-Each ticker calls octop_tick() until nothing is due, in transactions of at most 500 slots, as workers do. Beside it: as many tasks through
-octop_enqueue_many, in calls of 500 by one session, as the ratio. The best of three rounds each; fsync is off.
+10,000 schedules are due at one instant. One session, or two at once, call `octop_tick` for at most 500 until nothing is due; seconds until
+all tasks are there. Beside it `octop_enqueue_many` of as many plain tasks, 500 a call, from one session: what the tasks alone cost.
 """
 
-import argparse
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from typing import Any, Final
 
-import psycopg
+from psycopg import Connection
 
-from benchmarks.server import postgres
+from benchmarks.answer import Answer, Line
+from benchmarks.contender import Arena, median
+from benchmarks.script import Extent, main
+from octop.engine import calls
+from octop.engine.call import run
+from octop.engine.connect import open_connection
 from octop.engine.install import install
+from octop.model.ids import new_id
+from octop.model.work import NewTask
 
-MAKE = """
-    insert into octop_schedules (name, rule, timezone, task_type, payload)
-    select 's' || n, '*/5 * * * *', 'Europe/Berlin', 'report', '{"day": "{{slot.date}}"}' from generate_series(1, %s) n
-"""
-ENQUEUE = """
-    select count(*) from octop_enqueue_many(array_fill('report'::text, array[500]), array_fill('{"day": "2030-01-01"}'::text, array[500]))
-"""
+BASE: Final = "enqueue_many"
+CASES: Final = {BASE: 0, "one ticker": 1, "two tickers": 2}
+AT_ONCE: Final = 500
 
 
-def due(connection: psycopg.Connection[tuple[int]]) -> None:
-    connection.execute("update octop_schedules set next_slot = date_trunc('minute', now()), last_slot = null")
-    connection.execute("truncate octop_schedule_slots, octop_tasks_live")
-    connection.execute("vacuum analyze octop_schedules")
+def _enqueue(connection: Connection[Any], count: int) -> None:
+    for _ in range(0, count, AT_ONCE):
+        run(connection, calls.octop_enqueue_many([NewTask("job", '{"user_id": 1}', new_id()) for _ in range(AT_ONCE)]))
 
 
-def drain(url: str) -> None:
-    with psycopg.connect(url, autocommit=True) as connection:
-        while connection.execute("select next_seconds < 1 from octop_tick()").fetchone() == (True,):
-            pass
+def _fire(url: str, gate: threading.Barrier) -> None:
+    with contextlib.closing(open_connection(url, application_name="bench schedules")) as connection:
+        gate.wait()
+        while True:
+            ((fired, _, seconds),) = connection.execute(
+                "select fired, skipped, next_seconds from octop_tick(%s)", [AT_ONCE]
+            ).fetchall()
+            if not fired and (seconds is None or seconds >= 1):
+                return
 
 
-def seconds(crew: int, act: Callable[[], None]) -> float:
-    threads = [threading.Thread(target=act) for _ in range(crew)]
-    began = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return time.perf_counter() - began
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=10_000, help="schedules, a multiple of 500")
-    count = parser.parse_args().count
-    with postgres() as server, server.database() as url:
+def _round(arena: Arena, tickers: int, count: int) -> float:
+    with arena.server.database() as url:
         install(url)
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(MAKE, (count,))
-
-            def enqueue() -> None:
-                for _ in range(count // 500):
-                    connection.execute(ENQUEUE)
-
-            found = {}
-            for name, crew, act in (
-                ("octop_enqueue_many", 1, enqueue),
-                ("one ticker", 1, lambda: drain(url)),
-                ("two tickers", 2, lambda: drain(url)),
-            ):
-                rounds = []
-                for _ in range(3):
-                    due(connection)
-                    rounds.append(seconds(crew, act))
-                found[name] = min(rounds)
-                made = connection.execute("select count(*) from octop_tasks_live").fetchone()
-                if made != (count,):
-                    message = f"{name} made {made} tasks of {count}"
-                    raise SystemExit(message)
-            print(
-                f"PostgreSQL {server.version}, {count:,} schedules due at one minute: seconds, slots a second, times octop_enqueue_many"
+        with contextlib.closing(open_connection(url, application_name="bench schedules")) as connection:
+            if not tickers:
+                began = time.perf_counter()
+                _enqueue(connection, count)
+                return time.perf_counter() - began
+            # yearly: nothing else becomes due meanwhile
+            connection.execute(
+                "insert into octop_schedules (name, rule, task_type, payload)"
+                " select 's' || n, '0 0 1 1 *', 'job', '{\"user_id\": 1}' from generate_series(1, %s::integer) n",
+                [count],
             )
-            for name, took in found.items():
-                print(f"{name:<20} {took:7.2f} {count / took:10,.0f} {took / found['octop_enqueue_many']:7.1f}")
+            connection.execute("update octop_schedules set next_slot = date_trunc('minute', now())")
+            connection.execute("analyze octop_schedules")
+            gate = threading.Barrier(tickers + 1)
+            threads = [threading.Thread(target=_fire, args=(url, gate)) for _ in range(tickers)]
+            for each in threads:
+                each.start()
+            gate.wait()
+            began = time.perf_counter()
+            for each in threads:
+                each.join()
+            seconds = time.perf_counter() - began
+            ((made,),) = connection.execute("select count(*) from octop_tasks").fetchall()
+            if made != count:
+                message = f"{made} tasks of {count} schedules"
+                raise RuntimeError(message)
+            return seconds
+
+
+def measure(arena: Arena, extent: Extent) -> list[Answer]:
+    count = extent.count or 10_000
+    found: dict[str, list[float]] = {case: [] for case in CASES}
+    for _ in range(extent.turns(3, 9)):
+        for case, tickers in CASES.items():
+            found[case].append(_round(arena, tickers, count))
+    return [
+        Answer(
+            f"Fire {count:,} schedules that are due at the same minute",
+            "s",
+            base=BASE,
+            better="less",
+            lines=[Line(case, median(samples), samples) for case, samples in found.items()],
+        )
+    ]
 
 
 if __name__ == "__main__":
-    main()
+    main(measure, __doc__)

@@ -62,12 +62,9 @@ def slots(dba, schedule_id):
 
 def listed(dba, rule, zone, until):
     """Return the slots of a rule from START on as octop_cron_next_n lists them."""
-    found: list[datetime] = []
-    while not found or len(found) % 1000 == 0 and found[-1] <= until:
-        more = column(dba, "select octop_cron_next_n(%s, %s, %s, 1000)", rule, zone, found[-1] if found else START)
-        found += more
-        if not more:
-            break
+    found = column(dba, "select octop_cron_next_n(%s, %s, %s, 1000)", rule, zone, START)
+    while found and len(found) % 1000 == 0 and found[-1] <= until:
+        found += column(dba, "select octop_cron_next_n(%s, %s, %s, 1000)", rule, zone, found[-1])
     return [slot for slot in found if slot <= until]
 
 

@@ -209,15 +209,17 @@ as $$
 declare
   v_ids uuid[] := _octop_fire(array_fill(s.id, array[cardinality(p_slots)]), p_slots);
 begin
-  -- one row may stand for many slots that were skipped: the rest of them keeps a row
-  insert into octop_schedule_slots (schedule_id, slot, through, status, origin, reason, at)
-  select o.schedule_id, x.next, nullif(o.through, x.next), o.status, o.origin, o.reason, o.at
-    from unnest(p_slots) u (slot) join octop_schedule_slots o on o.schedule_id = s.id and o.slot = u.slot cross join lateral (select _octop_next_slot(s, o.slot) as next) x
-   where o.through > o.slot and x.next <= o.through
-  on conflict do nothing;
-  insert into octop_schedule_slots as o (schedule_id, slot, status, origin, reason, task_id)
-  select s.id, u.slot, case when u.id is null then 'skipped' else 'fired' end, 'backfill', case when u.id is null then 'error' end, u.id from unnest(p_slots, v_ids) u (slot, id)
-  on conflict (schedule_id, slot) do update set status = excluded.status, origin = excluded.origin, reason = excluded.reason, task_id = excluded.task_id, at = excluded.at, through = null;
+  for i in 1 .. cardinality(p_slots) loop
+    -- one row may stand for many slots that were skipped: the rest of them keeps one
+    insert into octop_schedule_slots (schedule_id, slot, through, status, origin, reason, at)
+    select o.schedule_id, x.next, nullif(o.through, x.next), o.status, o.origin, o.reason, o.at
+      from octop_schedule_slots o cross join lateral (select _octop_next_slot(s, o.slot) as next) x
+     where o.schedule_id = s.id and o.slot = p_slots[i] and x.next <= o.through
+    on conflict do nothing;
+    insert into octop_schedule_slots as o (schedule_id, slot, status, origin, reason, task_id)
+    values (s.id, p_slots[i], case when v_ids[i] is null then 'skipped' else 'fired' end, 'backfill', case when v_ids[i] is null then 'error' end, v_ids[i])
+    on conflict (schedule_id, slot) do update set status = excluded.status, origin = excluded.origin, reason = excluded.reason, task_id = excluded.task_id, at = excluded.at, through = null;
+  end loop;
   return v_ids;
 end $$;
 comment on function _octop_backfill_slots(octop_schedules, timestamptz[]) is 'Fire these slots of a backfill, and write them down; answers the ids of their tasks, null where one was refused.';

@@ -5,9 +5,10 @@ create or replace function _octop_declared_values(s octop_schedules, p_declared 
   language plpgsql stable set search_path from current
 as $$
 declare
-  -- as the table would write it: 5 and 5.0, or two ways to write one moment, are the same
-  v_row jsonb := to_jsonb(jsonb_populate_record(s, (select jsonb_object_agg(n, null) from unnest(_octop_schedule_values()) n) || _octop_schedule_defaults() || p_declared));
+  v_row jsonb;
 begin
+  -- as the table would write it: 5 and 5.0, or two ways to write one moment, are the same
+  v_row := to_jsonb(jsonb_populate_record(s, (select jsonb_object_agg(n, null) from unnest(_octop_schedule_values()) n) || _octop_schedule_defaults() || p_declared));
   return (select jsonb_object_agg(n, v_row -> n) from unnest(_octop_schedule_values()) n);
 exception when data_exception then
   raise exception 'octop: a value of the schedule "%" cannot be read: %', left(s.name, 200), sqlerrm using errcode = 'OC141', hint = 'Nothing was written.';
@@ -15,7 +16,7 @@ end $$;
 comment on function _octop_declared_values(octop_schedules, jsonb) is 'What the columns of a schedule would say by a declaration.';
 
 create or replace function _octop_schedule_changes(s octop_schedules) returns jsonb
-  language plpgsql stable set search_path from current
+  language plpgsql stable security definer set search_path from current
 as $$
 declare
   v_row jsonb := to_jsonb(s);
