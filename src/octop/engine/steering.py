@@ -25,6 +25,9 @@ LIMITS: Final = (
     "watermark_high",
     "watermark_low",
     "critical",
+    "keep_success_days",
+    "keep_cancelled_days",
+    "keep_frozen_days",
 )
 TYPE_VALUES: Final = (
     "queue",
@@ -75,6 +78,8 @@ def queue(name: str) -> Call[Row | None]:
           'lane_rate', q.lane_rate, 'lane_burst', q.lane_burst, 'ordered', q.ordered, 'lane_weights', q.lane_weights,
           'ageing_seconds', q.ageing_seconds, 'windows', q.windows,
           'watermark_high', q.watermark_high, 'watermark_low', q.watermark_low, 'critical', q.critical,
+          'keep_success_days', q.keep_success_days, 'keep_cancelled_days', q.keep_cancelled_days,
+          'keep_frozen_days', q.keep_frozen_days,
           'limits_now', (select to_jsonb(l) - 'name' from octop_queue_limits l where l.name = s.name),
           'declared', coalesce(q.declared, '{}'),
           'set_by', (select coalesce(jsonb_object_agg(x.key, jsonb_build_object('role', x.role, 'at', x.at)), '{}')
