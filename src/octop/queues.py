@@ -59,6 +59,9 @@ class Queues:
         watermark_high: int | None | _Unset = UNSET,
         watermark_low: int | None | _Unset = UNSET,
         critical: bool | None | _Unset = UNSET,
+        keep_success_days: int | None | _Unset = UNSET,
+        keep_cancelled_days: int | None | _Unset = UNSET,
+        keep_frozen_days: int | None | _Unset = UNSET,
     ) -> dict[str, Any]:
         """Set limits and rules of a queue; what is not named stays, None takes back to what was declared, else to none.
 
@@ -78,6 +81,10 @@ class Queues:
             watermark_high: Due tasks that wait, 1 to 100,000,000, at which the queues that are not critical are held.
             watermark_low: At so many they go on, 0 to watermark_high - 1. None = half of it.
             critical: False = it is held while another queue stands at its watermark.
+            keep_success_days: Its successful tasks are kept so many days, 1 to 400. None = ``history.success_days``.
+            keep_cancelled_days: Its cancelled tasks, likewise. None = ``history.cancelled_days``.
+            keep_frozen_days: Its frozen tasks are deleted so many days after their last start, 1 to 36,500; of an ordered queue never.
+                None = ``history.frozen_days``.
 
         Returns:
             All values that hold now, by their names.

@@ -134,6 +134,16 @@ def limit_options(function: Callable[P, R]) -> Callable[P, R]:
                 metavar="yes|no|default",
                 help="no: it is held while another queue stands at its watermark.",
             ),
+            *(
+                click.option(
+                    f"--keep-{status}",
+                    f"keep_{status}_days",
+                    type=OrDefault(click.IntRange(1, most)),
+                    metavar="DAYS|default",
+                    help=f"Its {status} tasks are kept so many days; default: history.{status}_days.",
+                )
+                for status, most in (("success", 400), ("cancelled", 400), ("frozen", 36_500))
+            ),
         ]
     ):
         function = option(function)

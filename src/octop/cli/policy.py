@@ -246,6 +246,9 @@ WORDS: Final[Mapping[str, str]] = {
     "watermark_high": "watermark",
     "watermark_low": "watermark low",
     "critical": "critical",
+    "keep_success_days": "days of success",
+    "keep_cancelled_days": "days of cancelled",
+    "keep_frozen_days": "days of frozen",
     "freeze_type_on_exhaustion": "also freezes",
 }
 

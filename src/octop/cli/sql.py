@@ -9,7 +9,7 @@ import click
 from octop import __version__
 from octop.cli.groups import Group
 from octop.cli.invocation import Invocation, global_options, pass_invocation
-from octop.engine import script
+from octop.engine import cron_script, script
 
 ROLE_PREFIX = click.option(
     "--role-prefix", default="octop_", show_default=True, help="Beginning of the names of the roles."
@@ -69,3 +69,42 @@ def uninstall(invocation: Invocation, role_prefix: str, roles: bool, force: bool
     """
     place = _place(invocation, role_prefix)
     sys.stdout.write(script.uninstall_script(place, __version__, force=force, roles=roles))
+
+
+@sql.command("pg_cron")
+@click.option("--database", metavar="NAME", help="Where Octop is, if that is not the database of pg_cron itself.")
+@click.option(
+    "--role", metavar="NAME", help="As whom the jobs run, with the least rights; a superuser runs the script then."
+)
+@click.option(
+    "--seconds", type=click.IntRange(1, 59), default=5, show_default=True, help="Between two ticks (pg_cron 1.5 on)."
+)
+@click.option("--grants", is_flag=True, help="Print only what --role must be granted, in the database of Octop.")
+@click.option("--remove", is_flag=True, help="Print what takes the jobs away.")
+@global_options()
+@pass_invocation
+def pg_cron(
+    invocation: Invocation, database: str | None, role: str | None, seconds: int, grants: bool, remove: bool
+) -> None:
+    """Print the jobs of pg_cron that fire schedules and clean up history, also while no worker lives.
+
+    octop sql pg_cron | psql -d postgres
+
+    They call octop_tick and octop_upkeep, which anybody may call instead: SELECT octop_tick(); SELECT octop_upkeep(); Where
+    pg_cron is installed is said by its setting cron.database_name. Jobs of the same names are replaced.
+    """
+    if grants and (role is None or remove):
+        message = "--grants prints the grants of --role, and nothing with --remove"
+        raise click.UsageError(message)
+    for what, name in (("--database", database), ("--role", role)):
+        if name is not None and not (0 < len(name.encode()) <= 63 and name.isprintable()):
+            message = f"{what} is a name of 1 to 63 bytes, not {name!r}"
+            raise click.UsageError(message)
+    jobs = cron_script.CronJobs(script.Place(invocation.settings.schema), database, role, seconds)
+    if grants:
+        text = cron_script.grants_script(jobs)
+    elif remove:
+        text = cron_script.removal_script(jobs, __version__)
+    else:
+        text = cron_script.pg_cron_script(jobs, __version__)
+    sys.stdout.write(text)

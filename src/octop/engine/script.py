@@ -115,6 +115,18 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
     return _VARIABLE.sub(lambda found: (quoted if found[1] == '"' else literal)(values[found[2]]), text)
 
 
+def filled_file(folder: str, name: str, values: Mapping[str, str]) -> str:
+    """Return one file of a folder, ``NN_name.sql``, with its variables filled in.
+
+    Args:
+        folder: Below ``octop.sql``.
+        name: Without number and ending.
+        values: By variable: ``:"x"`` becomes an identifier, ``:'x'`` a literal.
+    """
+    (file,) = (file for file in _files(folder) if file.name.endswith(f"_{name}.sql"))
+    return _filled(file.text, values)
+
+
 def _group(file: SqlFile) -> int:
     return int(file.name[:2])
 

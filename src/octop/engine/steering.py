@@ -26,6 +26,9 @@ LIMITS: Final = (
     "watermark_high",
     "watermark_low",
     "critical",
+    "keep_success_days",
+    "keep_cancelled_days",
+    "keep_frozen_days",
 )
 TYPE_VALUES: Final = (
     "queue",

@@ -12,7 +12,7 @@ def days() -> Call[Row]:
             made by the first sweeps of a day.
         detached: Days whose table is there, and no partition of the history: its name is in the way of a new one.
         today: The day of the database clock, UTC.
-        over: Partitions whose day ended before the retention time, less one day for the sweep to do it.
+        over: Days in which nothing had to be kept one day ago: time enough for the sweep to drop them.
         stray: Tasks that found no day, at most 10,000.
     """
     return Call(
@@ -37,8 +37,7 @@ def days() -> Call[Row]:
              select t.day + g as day from generate_series(0, _octop_setting('history.days_ahead')::integer) g) x
               join pg_class c on c.relname = 'octop_tasks_done_' || to_char(x.day, 'YYYYMMDD') and not c.relispartition
                and c.relnamespace = (select o.relnamespace from pg_class o where o.oid = 'octop_tasks_done'::regclass)),
-          'over', (select coalesce(jsonb_agg(d.from_at::date order by d.from_at), '[]') from d
-                    where d.to_at <= _octop_now() - make_interval(days => _octop_setting('history.retention_days')::integer + 1)),
+          'over', (select coalesce(jsonb_agg(o.day order by o.day), '[]') from octop_days_over(1) o (day)),
           'stray', (select count(*) from (
              select from gaps g cross join lateral (
                -- the limit keeps it a query of its own, which reads the partitions of its gap alone

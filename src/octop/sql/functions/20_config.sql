@@ -51,6 +51,16 @@ begin atomic
      'It ends one process when for so long nothing was due and one of them ran nothing, in seconds.'),
     ('history.retention_days',        'integer', '7',           1,     30, null,
      'Finished tasks and ended attempts are kept this many days. Each day is a table that every look through octop_tasks opens; to keep longer, copy days away: see "Archive a day" in the how-to "A DBA''s day".'),
+    ('history.success_days',          'integer?', 'null',       1,     400, null,
+     'Successful tasks are kept this many days, where their queue names no number of its own. null = history.retention_days. Beyond 30 each look through octop_tasks opens as many more tables.'),
+    ('history.cancelled_days',        'integer?', 'null',       1,     400, null,
+     'Cancelled tasks are kept this many days, where their queue names no number of its own. null = history.retention_days.'),
+    ('history.frozen_days',           'integer?', 'null',       1,     36500, null,
+     'Frozen tasks are deleted so many days after their last start, where their queue names no number of its own and is not ordered. null = never: they wait for a person.'),
+    ('history.slots_days',            'integer?', 'null',       1,     36500, null,
+     'What became of the slots of schedules is kept this many days. null = history.retention_days.'),
+    ('history.alerts_days',           'integer?', 'null',       1,     36500, null,
+     'Alerts are kept this many days, at most 10,000 of them. null = history.retention_days.'),
     ('history.days_ahead',            'integer', '7',           1,     30, null,
      'Day partitions made ahead.')
   ) as k (key, kind, default_value, minimum, maximum, alias_of, description);
@@ -114,14 +124,14 @@ begin
     raise exception 'octop: the value of % must look like {"value": %}', new.key, k.default_value
       using errcode = 'OC202', hint = 'An object with the one key "value".';
   end if;
-  if not (jsonb_typeof(v) = 'number' or (jsonb_typeof(v) = 'null' and k.kind = 'number?')) then
+  if not (jsonb_typeof(v) = 'number' or (jsonb_typeof(v) = 'null' and k.kind like '%?')) then
     raise exception 'octop: % must be a number, not %', new.key, left(v::text, 100)
       using errcode = 'OC202', hint = k.description;
   end if;
   if jsonb_typeof(v) = 'number' and (v::numeric not between k.minimum and k.maximum
-                                     or (k.kind = 'integer' and v::numeric <> trunc(v::numeric))) then
+                                     or (k.kind like 'integer%' and v::numeric <> trunc(v::numeric))) then
     raise exception 'octop: % must be %between % and %, not %', new.key,
-      case when k.kind = 'integer' then 'a whole number ' else '' end, k.minimum, k.maximum, left(v::text, 100)
+      case when k.kind like 'integer%' then 'a whole number ' else '' end, k.minimum, k.maximum, left(v::text, 100)
       using errcode = 'OC202', hint = k.description;
   end if;
   new.updated_at := _octop_now();

@@ -77,6 +77,9 @@ begin
     when (v_new ->> 'watermark_high')::numeric not between 1 and 100000000 then format('watermark_high must be 1 to 100000000, not %s', v_new ->> 'watermark_high')
     when v_new ->> 'watermark_low' is not null and not coalesce((v_new ->> 'watermark_low')::numeric between 0 and (v_new ->> 'watermark_high')::numeric - 1, false) then
       format('watermark_low must be 0 to watermark_high - 1 (%s), not %s', coalesce(((v_new ->> 'watermark_high')::numeric - 1)::text, 'there is none'), v_new ->> 'watermark_low')
+    when (v_new ->> 'keep_success_days')::numeric not between 1 and 400 then format('keep_success_days must be 1 to 400, not %s', v_new ->> 'keep_success_days')
+    when (v_new ->> 'keep_cancelled_days')::numeric not between 1 and 400 then format('keep_cancelled_days must be 1 to 400, not %s', v_new ->> 'keep_cancelled_days')
+    when (v_new ->> 'keep_frozen_days')::numeric not between 1 and 36500 then format('keep_frozen_days must be 1 to 36500, not %s', v_new ->> 'keep_frozen_days')
     when v_new ->> 'run_in' not in ('loop', 'thread', 'process') then format('run_in must be loop, thread or process, not %s', v_new ->> 'run_in')
   end;
   if v_bad is not null then
@@ -104,7 +107,7 @@ create or replace trigger octop_task_types_policy_check before insert or update 
 
 create or replace function _octop_by_hand(context text) returns boolean
   language sql immutable parallel safe
-  return context !~ '[[:<:]](octop_register|octop_drain|octop_deregister|octop_lost|octop_sweep)["(]';   -- no word of the server's language
+  return context !~ '[[:<:]](octop_register|octop_drain|octop_deregister|octop_lost|octop_sweep|octop_upkeep)["(]';   -- no word of the server's language
 comment on function _octop_by_hand(text) is
   'Is none of the engine''s functions that change attempts and workers in this call stack (PG_CONTEXT)? They run as the owner, so the role does not tell.';
 

@@ -14,12 +14,13 @@ begin
     select b.least, b.most into v_least, v_most
       from (values ('global_limit', 0, 1000000), ('lane_limit', 1, 1000000), ('rate', 0.0000003, 10000), ('burst', 1, 1000000),
                    ('lane_rate', 0.0000003, 10000), ('lane_burst', 1, 1000000), ('ageing_seconds', 0.001, 31536000),
-                   ('worker_limit', 0, 10000), ('max_retries', 0, 1000), ('timeout_seconds', 0.000001, 2678400)) b (key, least, most)
+                   ('worker_limit', 0, 10000), ('max_retries', 0, 1000), ('timeout_seconds', 0.000001, 2678400),
+                   ('keep_success_days', 1, 400), ('keep_cancelled_days', 1, 400), ('keep_frozen_days', 1, 36500)) b (key, least, most)
      where b.key = v_key;
     if found then
       if jsonb_typeof(v_value) <> 'number' or v_value::numeric not between v_least and v_most
-         or v_key in ('global_limit', 'lane_limit', 'burst', 'lane_burst', 'worker_limit', 'max_retries') and v_value::numeric % 1 <> 0 then
-        return format('%s must be %s%s to %s, not %s', v_key, case when v_key ~ 'limit|burst|retries' then 'a whole number, ' when v_key ~ 'rate' then 'starts per second, ' else 'seconds, ' end,
+         or v_key in ('global_limit', 'lane_limit', 'burst', 'lane_burst', 'worker_limit', 'max_retries', 'keep_success_days', 'keep_cancelled_days', 'keep_frozen_days') and v_value::numeric % 1 <> 0 then
+        return format('%s must be %s%s to %s, not %s', v_key, case when v_key ~ 'limit|burst|retries|days' then 'a whole number, ' when v_key ~ 'rate' then 'starts per second, ' else 'seconds, ' end,
                       v_least, v_most, v_value);
       end if;
     elsif v_key = 'ordered' then
@@ -83,7 +84,7 @@ create or replace function _octop_limits_check() returns trigger
   language plpgsql security definer set search_path from current
 as $$
 declare
-  v_problem text := _octop_limits_problem(to_jsonb(new) - array['worker_limit', 'max_retries', 'timeout_seconds']);   -- of those _octop_order_check speaks
+  v_problem text := _octop_limits_problem(to_jsonb(new) - array['worker_limit', 'max_retries', 'timeout_seconds', 'keep_success_days', 'keep_cancelled_days', 'keep_frozen_days']);   -- of those _octop_order_check speaks
 begin
   if v_problem is not null then
     raise exception 'octop: %', v_problem using errcode = 'OC113', hint = 'Nothing was written. null takes a limit back.';
@@ -109,7 +110,8 @@ begin
          global_limit = v_new.global_limit, lane_limit = v_new.lane_limit, rate = v_new.rate, burst = v_new.burst, lane_rate = v_new.lane_rate,
          lane_burst = v_new.lane_burst, ordered = v_new.ordered, lane_weights = nullif(v_new.lane_weights, 'null'), ageing_seconds = v_new.ageing_seconds,
          windows = nullif(v_new.windows, 'null'), watermark_high = v_new.watermark_high, watermark_low = v_new.watermark_low,
-         critical = v_new.critical, declared = coalesce(p_declared, q.declared)
+         critical = v_new.critical, keep_success_days = v_new.keep_success_days, keep_cancelled_days = v_new.keep_cancelled_days,
+         keep_frozen_days = v_new.keep_frozen_days, declared = coalesce(p_declared, q.declared)
    where q.name = p_queue;
   return (select jsonb_object_agg(e.key, e.value) from octop_queues q cross join jsonb_each(to_jsonb(q)) e
            where q.name = p_queue and e.key not in ('name', 'limited', 'declared', 'created_at', 'updated_at'));
@@ -121,7 +123,8 @@ create or replace function _octop_check_queue_values(p_values jsonb) returns voi
 as $$
 declare
   v_names constant text[] := array['worker_limit', 'max_retries', 'timeout_seconds', 'retry_policy', 'global_limit', 'lane_limit', 'rate', 'burst', 'lane_rate',
-                                   'lane_burst', 'ordered', 'lane_weights', 'ageing_seconds', 'windows', 'watermark_high', 'watermark_low', 'critical'];
+                                   'lane_burst', 'ordered', 'lane_weights', 'ageing_seconds', 'windows', 'watermark_high', 'watermark_low', 'critical',
+                                   'keep_success_days', 'keep_cancelled_days', 'keep_frozen_days'];
   v_wrong text;
 begin
   v_wrong := case when p_values is null or jsonb_typeof(p_values) <> 'object' then 'values of a queue are a JSON object'
@@ -148,7 +151,7 @@ begin
 end $$;
 comment on function octop_set_queue(text, jsonb) is
   'Set values of a queue, by the names of its columns in octop_queues: {"global_limit": 20, "lane_limit": 2, "rate": 1.5, "burst": 10, "lane_rate": 0.1, "lane_burst": 2, "ordered": true, "lane_weights": {"acme": 3}, "ageing_seconds": 60, "windows": [...], '
-  '"watermark_high": 10000, "watermark_low": 2000, "critical": false, "worker_limit": 5, "max_retries": 3, "timeout_seconds": 60, "retry_policy": {...}}. Those that are not named stay; null takes one back to what the application declared, else none. They hold for all claims that begin after the commit. Answers all that hold. Errors: OC110, OC113.';
+  '"watermark_high": 10000, "watermark_low": 2000, "critical": false, "keep_success_days": 1, "keep_cancelled_days": 30, "keep_frozen_days": 90, "worker_limit": 5, "max_retries": 3, "timeout_seconds": 60, "retry_policy": {...}}. Those that are not named stay; null takes one back to what the application declared, else none. They hold for all claims that begin after the commit. Answers all that hold. Errors: OC110, OC113.';
 
 create or replace function octop_declare_queues(declarations jsonb) returns void
   language plpgsql security definer set search_path from current set lock_timeout = '1s'

@@ -111,9 +111,9 @@ begin
   get diagnostics v_context = pg_context;
   if octop_drop_days.keep_days not between 1 and 36500 then
     raise exception 'octop: keep_days must be 1 to 36500, not %', octop_drop_days.keep_days
-      using errcode = 'OC113', hint = 'Days of history that ended before so many days ago are dropped; null = history.retention_days.';
+      using errcode = 'OC113', hint = 'Days of history that ended before so many days ago are dropped, whatever is to be kept longer; null = those in which nothing must be kept.';
   end if;
-  v_before := _octop_now() - make_interval(days => coalesce(keep_days, _octop_setting('history.retention_days')::integer));
+  v_before := _octop_now() - make_interval(days => keep_days);
   if octop_drop_days.most < 0 then
     raise exception 'octop: most must be 0 or more, not %', octop_drop_days.most using errcode = 'OC113', hint = 'So many days are dropped at the most.';
   end if;
@@ -123,7 +123,8 @@ begin
     end if;
     return 0;
   end if;
-  for r in select * from _octop_days where to_at <= v_before order by to_at limit most loop
+  for r in (select d.partition, d.from_at, d.to_at from _octop_days d where d.to_at <= v_before   -- a number overrides all settings
+            union all select o.partition, o.from_at, o.to_at from _octop_days_over(0) o where keep_days is null) order by 3 limit most loop
     begin
       execute format('drop table %s', r.partition);
       perform _octop_audit_write('drop day', r.from_at::date::text,
@@ -136,7 +137,7 @@ begin
       v_dropped := v_dropped + 1;
     exception when lock_not_available or deadlock_detected then
       -- somebody reads; the next round tries again
-      v_left := (select count(*) from _octop_days where to_at <= v_before);
+      v_left := case when keep_days is null then (select count(*) from _octop_days_over(0)) else (select count(*) from _octop_days where to_at <= v_before) end;
       perform _octop_say_who_reads(case v_left when 1 then '1 day is over' else v_left || ' days are over' end, v_context, null, r.partition);
       return v_dropped;
     end;
@@ -144,5 +145,5 @@ begin
   return v_dropped;
 end $$;
 comment on function octop_drop_days(integer, integer) is
-  'Drop whole days of history that ended before so many days ago (null = history.retention_days; 1 to 36500), at most so many (null = all). Answers how many; 0 if none was over, or somebody reads history: it waits 50 ms for readers, says in a NOTICE who they are, and leaves the day to the next call. '
+  'Drop whole days of history: without a number those in which nothing must be kept any more (octop_days_over), with one all that ended before so many days ago, whatever is to be kept longer (1 to 36500); at most so many (null = all). Answers how many; 0 if none was over, or somebody reads history: it waits 50 ms for readers, says in a NOTICE who they are, and leaves the day to the next call. '
   'Call it in a transaction of its own: until that commits, no worker can hand in what has ended, and nobody can read octop_tasks. The audit keeps how many tasks went. Error: OC113.';

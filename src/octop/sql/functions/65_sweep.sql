@@ -138,15 +138,10 @@ comment on function _octop_chore_due(text, interval) is 'May this caller do the 
 create or replace function _octop_purge(p_most integer) returns void
   language plpgsql set search_path from current
 as $$
-declare
-  v_keep timestamptz := _octop_now() - make_interval(days => _octop_setting('history.retention_days')::integer);
 begin
-  delete from octop_attempts a
-   where a.ctid = any (array(
-     select x.ctid from octop_attempts x
-      where x.ended_at < v_keep
-        and not exists (select from octop_tasks_live t where t.id = x.task_id) and not exists (select from octop_tasks_frozen t where t.id = x.task_id)
-      order by x.ended_at limit p_most for update skip locked));
+  perform _octop_purge_attempts(p_most);
+  perform _octop_purge_frozen(p_most);
+  perform _octop_clear_history(p_most);
   delete from octop_workers w
    where w.beat_at < _octop_now() - greatest(10 * _octop_lease(), interval '1 hour')
      and not exists (select from octop_tasks_live t where t.status = 'running' and t.worker_id = w.id);
@@ -156,7 +151,7 @@ begin
    where w.ctid = any (array(select x.ctid from _octop_unique_windows x where x.until_at <= _octop_now() order by x.until_at limit p_most for update skip locked));
 end $$;
 comment on function _octop_purge(integer) is
-  'Old attempts whose task is neither live nor frozen, unique keys whose time is over, buckets of lanes that are full, at most so many of each, and rows of workers and sleepers that are long gone.';
+  'Attempts, frozen and finished tasks that are kept no longer, unique keys whose time is over, buckets of lanes that are full, at most so many of each, and rows of workers and sleepers that are long gone.';
 
 create or replace function _octop_chore_failed(what text, message text, hint text, again text) returns void
   language plpgsql set search_path from current
@@ -167,6 +162,43 @@ begin
 end $$;
 comment on function _octop_chore_failed(text, text, text, text) is
   'Warn of a chore that failed, with the error''s own hint, or when it is tried again.';
+
+create or replace function _octop_do_chores(p_most integer, out days_made integer, out days_dropped integer)
+  language plpgsql set search_path from current
+as $$
+declare
+  v_hint text;
+begin
+  days_made := 0;
+  days_dropped := 0;
+  if _octop_chore_due('purge', interval '10 seconds') then
+    begin
+      perform _octop_purge(p_most);
+      perform _octop_purge_alerts(p_most);
+      perform _octop_purge_slots(p_most);
+    exception when query_canceled or others then
+      get stacked diagnostics v_hint = pg_exception_hint;
+      perform _octop_chore_failed('the purge was put off', sqlerrm, v_hint, 'in ten seconds');
+    end;
+  end if;
+  if _octop_chore_due('days', interval '10 minutes') then
+    begin
+      days_made := octop_make_days();
+    exception when query_canceled or others then
+      get stacked diagnostics v_hint = pg_exception_hint;
+      perform _octop_chore_failed('days of history could not be made', sqlerrm, v_hint, 'in ten minutes, and at once by select octop_make_days()');
+    end;
+    begin
+      perform _octop_plan_walks();
+      days_dropped := octop_drop_days();
+    exception when query_canceled or others then
+      get stacked diagnostics v_hint = pg_exception_hint;
+      perform _octop_chore_failed('days of history could not be dropped', sqlerrm, v_hint, 'in ten minutes, and at once by select octop_drop_days()');
+    end;
+  end if;
+end $$;
+comment on function _octop_do_chores(integer) is
+  'Purges and days, as far as they are due, each for itself: one that fails is a WARNING and undoes nothing. A drop comes last: it locks history until the commit.';
 
 create or replace function octop_sweep(worker_id uuid)
   returns table (rescued integer, overdue integer, unparked integer, folded integer, days_made integer, days_dropped integer)
@@ -202,8 +234,6 @@ begin
   perform _octop_lift_ended(1000);
   unparked := _octop_unpark(2000);
   folded := _octop_fold_counters();
-  days_made := 0;
-  days_dropped := 0;
   if rescued + overdue > 0 then
     perform pg_notify('octop_wake', '');
   end if;
@@ -218,31 +248,29 @@ begin
   end;
   -- Chores last: whatever fails in them (a view on a day that is to be dropped, a full disk, a right that a restore did not bring along, a
   -- statement_timeout) must not undo a rescue, nor one the other. The days very last: a drop locks history until the commit.
-  if _octop_chore_due('purge', interval '10 seconds') then
-    begin
-      perform _octop_purge(5000);
-      perform _octop_purge_alerts(5000);
-      perform _octop_purge_slots(5000);
-    exception when query_canceled or others then
-      get stacked diagnostics v_hint = pg_exception_hint;
-      perform _octop_chore_failed('the purge was put off', sqlerrm, v_hint, 'in ten seconds');
-    end;
-  end if;
-  if _octop_chore_due('days', interval '10 minutes') then
-    begin
-      days_made := octop_make_days();
-    exception when query_canceled or others then
-      get stacked diagnostics v_hint = pg_exception_hint;
-      perform _octop_chore_failed('days of history could not be made', sqlerrm, v_hint, 'in ten minutes, and at once by select octop_make_days()');
-    end;
-    begin
-      days_dropped := octop_drop_days();
-    exception when query_canceled or others then
-      get stacked diagnostics v_hint = pg_exception_hint;
-      perform _octop_chore_failed('days of history could not be dropped', sqlerrm, v_hint, 'in ten minutes, and at once by select octop_drop_days()');
-    end;
-  end if;
+  select c.days_made, c.days_dropped into days_made, days_dropped from _octop_do_chores(5000) c;
   return next;
 end $$;
 comment on function octop_sweep(uuid) is
   'Rescue, deadlines, parked tasks, counters, days and purges, each bounded. Any worker calls it every worker.rescue_seconds; calling it at any time is harmless. A chore (days, purge) that fails is a WARNING and undoes nothing of the rest. Error: OC301 isolation level.';
+
+create or replace function octop_upkeep(most integer default 20000) returns table (folded integer, days_made integer, days_dropped integer)
+  language plpgsql security definer set search_path from current set lock_timeout = '50ms'
+  set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'octop: upkeep needs READ COMMITTED, not %', upper(current_setting('transaction_isolation'))
+      using errcode = 'OC301', hint = 'Set default_transaction_isolation of this role to read committed.';
+  end if;
+  if octop_upkeep.most not between 1 and 1000000 then
+    raise exception 'octop: most must be 1 to 1000000, not %', octop_upkeep.most using errcode = 'OC113', hint = 'So many rows of each kind are purged at the most; null = 20000.';
+  end if;
+  folded := _octop_fold_counters();
+  select c.days_made, c.days_dropped into days_made, days_dropped from _octop_do_chores(coalesce(octop_upkeep.most, 20000)) c;
+  return next;
+end $$;
+comment on function octop_upkeep(integer) is
+  'What keeps the database small, with no worker alive: days of history made and dropped (each ten minutes), what is kept no longer purged (each ten seconds), counters added up. At most so many rows of each kind, 1 to 1,000,000. Workers do it in their sweep; pg_cron may, and anybody at any time: select * from octop_upkeep(). '
+  'In a transaction of its own: one that dropped a day locks history until its commit. It rescues nothing: that takes a worker. Errors: OC113, OC301 isolation level.';

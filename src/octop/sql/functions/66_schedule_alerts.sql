@@ -74,11 +74,11 @@ create or replace function _octop_purge_slots(p_most integer) returns void
   language plpgsql set search_path from current set enable_seqscan = off
 as $$
 declare
-  v_keep timestamptz := _octop_now() - make_interval(days => _octop_setting('history.retention_days')::integer);
+  v_keep timestamptz := _octop_now() - make_interval(days => coalesce(_octop_setting('history.slots_days'), _octop_setting('history.retention_days'))::integer);
 begin
   -- one that waits is no history; the last one of each schedule is what a slot is compared with
   delete from octop_schedule_slots o
    where o.ctid = any (array(select x.ctid from octop_schedule_slots x where x.at < v_keep and x.status <> 'waiting' order by x.at limit p_most for update skip locked));
   delete from octop_backfills b where b.ctid = any (array(select x.ctid from octop_backfills x where x.ended_at < v_keep limit p_most for update skip locked));
 end $$;
-comment on function _octop_purge_slots(integer) is 'Remove slots and backfills that are older than history.retention_days, at most so many of each.';
+comment on function _octop_purge_slots(integer) is 'Remove slots and backfills that are older than history.slots_days, at most so many of each.';

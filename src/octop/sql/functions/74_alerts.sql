@@ -163,9 +163,9 @@ as $$
 begin
   delete from octop_alerts a where a.ctid = any (array(
     select x.ctid from octop_alerts x
-     where x.last_at < greatest(_octop_now() - make_interval(days => _octop_setting('history.retention_days')::integer),
+     where x.last_at < greatest(_octop_now() - make_interval(days => coalesce(_octop_setting('history.alerts_days'), _octop_setting('history.retention_days'))::integer),
                                 (select y.last_at from octop_alerts y order by y.last_at desc offset 10000 limit 1))
      order by x.last_at limit p_most for update skip locked));
   delete from octop_alert_deliveries d where not exists (select from octop_alerts a where a.id = d.alert_id);
 end $$;
-comment on function _octop_purge_alerts(integer) is 'Alerts older than history.retention_days, and all but the latest 10,000, at most so many, with their deliveries.';
+comment on function _octop_purge_alerts(integer) is 'Alerts older than history.alerts_days, and all but the latest 10,000, at most so many, with their deliveries.';

@@ -78,6 +78,11 @@ grant execute on function
   octop_cron_check(text, text), octop_cron_explain(text), octop_cron_next(text, text, timestamptz), octop_cron_next_n(text, text, timestamptz, integer)
   to :"producer", :"worker", :"viewer", :"operator";
 
+-- what a worker's sweep does without one: pg_cron or anybody. A role that has this and octop_tick alone can do nothing else.
+grant execute on function octop_upkeep(integer) to :"worker", :"operator";
+grant execute on function octop_days_over(integer) to :"viewer", :"operator";
+grant update (keep_success_days, keep_cancelled_days, keep_frozen_days), insert (keep_success_days, keep_cancelled_days, keep_frozen_days) on octop_queues to :"operator";
+
 -- schedules: workers fire and declare, who reads may read, operators order
 grant execute on function octop_tick(integer), octop_declare_schedules(jsonb, boolean, boolean) to :"worker", :"operator";
 grant select on octop_schedules, octop_schedule_slots, octop_backfills, octop_schedule_list, octop_schedule_history to :"viewer", :"operator";
