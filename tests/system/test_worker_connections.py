@@ -31,6 +31,6 @@ def test_a_worker_holds_no_more_connections_than_are_counted_for_it(start, rows)
 
     until(all_have_ended, "all have ended", worker.log, seconds=60)
     assert 1 <= most.pop("task") <= POOL * PROCESSES, "those of transactional tasks, whatever the number of places"
-    assert most.pop("heart") == PER_SUPERVISOR
+    assert most.pop("heart") + most.pop("ticker") == PER_SUPERVISOR
     assert set(most) <= {"exchange", "control", "listen"}, "nothing else"
     assert PROCESSES < sum(most.values()) <= PER_WORKER * PROCESSES

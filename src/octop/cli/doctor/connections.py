@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 PER_WORKER: Final = 4
 """Two exchanges, control and LISTEN."""
-PER_SUPERVISOR: Final = 1
-"""Its heartbeat, whatever the number of its processes."""
+PER_SUPERVISOR: Final = 2
+"""Its heartbeat, and the one that fires schedules, whatever the number of its processes."""
 SPARE: Final = 10
 """A cure leaves room for whoever connects while it is carried out: a person with psql, this command, a backend that is just ending."""
 PASSING: Final = 2
