@@ -5,7 +5,8 @@
 *Peers, idle*: producer and worker in one process, one task at a time, from before the enqueue call to the first line of the function.
 Celery's and Dramatiq's workers are processes of their own, as they always are.
 *Octop*: `octop worker` in a process of its own. Idle; under load (a producer adds some 2,000 tasks/s to the same queue); from the due
-time. *Claims*: one process per core, and as many as `db.connection_pool_size`, claim and complete without a pause.
+time; from the slot of one of ten schedules that fire each second. *Claims*: one process per core, and as many as
+`db.connection_pool_size`, claim and complete without a pause.
 
 Beside them, in the same run: a bare round trip, NOTIFY on one connection, wake-up and SELECT on another. On a noisy machine the multiple
 of it says more than the milliseconds.
@@ -128,8 +129,27 @@ def octop_cases(arena: Arena, samples: int) -> dict[str, list[float]]:
             app.mark.using(at=at).enqueue_sync("due to start", at.timestamp())
         expected += samples
         worker.wait_for(expected)
+        expected += _slots(app, samples)
+        worker.wait_for(expected)
         _under_load(app, worker, samples, expected)
         return _marks(worker)
+
+
+def _slots(app: Any, samples: int) -> int:
+    """Make ten schedules with a slot each second; return how many slots they have until they end."""
+    begin = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=3)
+    end = begin + timedelta(seconds=max(1, samples // 10) - 1)
+    for n in range(10):
+        app.octop.schedules.put_sync(
+            f"slots {n}",
+            "* * * * * *",
+            app.mark_slot,
+            kwargs={"kind": "slot of a schedule to start", "slot": "{{slot.epoch}}"},
+            starts_at=begin,
+            ends_at=end,
+            catch_up="all",
+        )
+    return 10 * max(1, samples // 10)
 
 
 def _under_load(app: Any, worker: OctopWorker, samples: int, expected: int) -> None:

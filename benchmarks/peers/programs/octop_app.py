@@ -28,6 +28,12 @@ async def mark(kind: str, since: float) -> None:
     stamp.ran()
 
 
+@octop.task(queue="bench", name="mark_slot")
+async def mark_slot(kind: str, slot: str) -> None:
+    """As ``mark``, of a slot in whole seconds."""
+    await mark(kind, float(slot))
+
+
 @octop.task(queue="bench", name="hold")
 async def hold(seconds: float) -> None:
     """Count the call, and take a place for so long."""
