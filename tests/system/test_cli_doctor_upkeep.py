@@ -157,7 +157,7 @@ def test_workers_with_their_pools_find_no_room(doctor, database, hire):
     finding = doctor.heals("connections.too_few")
     # the room is what is left by the connections of this test, of which one or two may be closing at this moment
     assert re.match(
-        "4 workers need 20 connections, and 60 when their pools of 10 are full; there is room for 2[3-8]",
+        "4 workers need 24 connections, and 64 when their pools of 10 are full; there is room for 2[3-8]",
         finding["what"],
     )
     database.psql(f"alter database {database.name} connection limit 18")
@@ -179,7 +179,7 @@ def test_workers_whose_login_may_have_few_connections_find_no_room(doctor, datab
             database.psql(f"alter role {login} connection limit {limit}")
             finding = doctor.heals("connections.too_few")
             assert finding["what"] == (
-                f"workers of the login {login} need 5 connections, and 25 when their pools of 10 are full;"
+                f"workers of the login {login} need 6 connections, and 26 when their pools of 10 are full;"
                 f" its limit leaves room for {limit}"
             )
             assert finding["cure"][0]["run"].startswith(cure)

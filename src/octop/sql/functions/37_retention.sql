@@ -221,8 +221,9 @@ as $$
 declare
   w        _octop_walks;
   v_looked integer;
-  v_last   timestamptz;
-  v_gone   integer;
+  v_last    timestamptz;
+  v_last_id uuid;
+  v_gone    integer;
 begin
   select * into w from _octop_walks x where x.name = 'attempts' and x.next_at <= _octop_now() for update skip locked;
   if not found then
@@ -237,23 +238,24 @@ begin
       from octop_queues q cross join base b where q.keep_success_days is not null or q.keep_cancelled_days is not null
     union all select null, greatest(b.success, b.cancelled) from base b
   ), looked as materialized (
-    -- with ties: a step ends between two moments, never within one
+    -- many may have ended at one moment, in one transaction: among these by task
     select a.ctid as tid, a.task_id, a.queue, a.ended_at from octop_attempts a
-     where a.ended_at > w.after_at and a.ended_at < _octop_now() - make_interval(days => (select min(k.days) from whole k))
-     order by a.ended_at fetch first p_most rows with ties
+     where a.ended_at >= w.after_at and (a.ended_at > w.after_at or a.task_id > w.after_id) and a.ended_at < _octop_now() - make_interval(days => (select min(k.days) from whole k))
+     order by a.ended_at, a.task_id limit p_most
   ), due as materialized (
     select l.tid from looked l
       left join whole own on own.queue = l.queue
      where l.ended_at < _octop_now() - make_interval(days => coalesce(own.days, (select b.days from whole b where b.queue is null)))
-       and not exists (select from octop_tasks_live t where t.id = l.task_id) and not exists (select from octop_tasks_frozen t where t.id = l.task_id)
+       and not exists (select from octop_tasks_live t where t.id between l.task_id and l.task_id) and not exists (select from octop_tasks_frozen t where t.id between l.task_id and l.task_id)
   ), taken as materialized (
     select a.ctid as tid from octop_attempts a where a.ctid = any (array(select d.tid from due d)) for update skip locked
   ), gone as (
     delete from octop_attempts a where a.ctid = any (array(select t.tid from taken t)) returning 1
   )
-  select (select count(*) from looked), (select max(l.ended_at) from looked l), (select count(*) from gone) into v_looked, v_last, v_gone;
+  select (select count(*) from looked), l.ended_at, l.task_id, (select count(*) from gone) into v_looked, v_last, v_last_id, v_gone
+    from (values (true)) one left join lateral (select x.ended_at, x.task_id from looked x order by x.ended_at desc, x.task_id desc limit 1) l on true;
   update _octop_walks x
-     set after_at = case when v_looked < p_most then '-infinity' else v_last end,
+     set after_at = case when v_looked < p_most then '-infinity' else v_last end, after_id = case when v_looked < p_most then x.after_id else v_last_id end,
          -- at its end it rests: what is left is kept, and a walk would pass it each time
          next_at = case when v_looked < p_most and v_looked > v_gone then _octop_now() + interval '10 minutes' else '-infinity' end
    where x.name = 'attempts' and (x.after_at > '-infinity' or v_looked > 0);
