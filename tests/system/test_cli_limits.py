@@ -58,7 +58,7 @@ def test_the_list_shows_every_limit_with_what_is_used_of_it(octop, rows, hire):
     assert "No queue yet" in octop("queues", "list") + octop.err
     worker = hire(queues=["mail"])
     octop(
-        "queues", "set", "mail", "--global-limit", 20, "--lane-limit", 2, "--rate", "100/m", "--burst", 10, "--limit", 5
+        "queues", "set", "mail", "--global-limit", 20, "--lane-limit", 2, "--rate", "100/h", "--burst", 10, "--limit", 5
     )
     octop("queues", "set", "mail", "--lane-rate", "1/h", "--ordered", "--ageing", "1m", "--watermark", 1000)
     octop("queues", "set", "slow", "--windows", '[{"from": "00:00", "until": "00:00", "global_limit": 3}]', "--yes")
@@ -67,7 +67,7 @@ def test_the_list_shows_every_limit_with_what_is_used_of_it(octop, rows, hire):
     worker.claim(2)
     cells = {line.split()[0]: line for line in octop("queues", "list").splitlines()}
     assert (
-        "worker 5, global 2/20, lane 2, rate 100/m (8/10 left), lane rate 1/h, ordered, ageing 1m, watermark 1/1000"
+        "worker 5, global 2/20, lane 2, rate 100/h (8/10 left), lane rate 1/h, ordered, ageing 1m, watermark 1/1000"
         in cells["mail"]
     )
     assert "global 0/3, window open, not critical" in cells["slow"]
